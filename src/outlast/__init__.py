@@ -1,0 +1,102 @@
+"""Agent runs that outlast crashes, flaky tools and runaway loops."""
+
+from outlast.api.ambient import (
+    Current,
+    LogFilter,
+    current,
+    idempotency_key,
+    now,
+    random,
+    sleep,
+    uuid4,
+)
+from outlast.api.client import Client, Failed
+from outlast.api.decorators import Step, Workflow, step, workflow
+from outlast.api.loops import turns
+from outlast.api.running import execute, run, submit
+from outlast.engine.spec import Settings
+from outlast.engine.turns import Turns
+from outlast.engine.waits import Pending
+from outlast.errors import (
+    BodyCancelled,
+    InDoubt,
+    LostRun,
+    NoRunContext,
+    NotDone,
+    NotStorable,
+    OutlastError,
+    OutsideRun,
+    RunFailed,
+    RunHeld,
+    RunKilled,
+    RunMismatch,
+    RunOwned,
+    RunReleased,
+    RunStopped,
+    RunWaiting,
+    StepFailed,
+    StepTimeout,
+    StopRun,
+    StoreError,
+    UnknownRun,
+    Unreadable,
+    UsageError,
+)
+from outlast.policy.retry import Retry
+from outlast.records import Done, Outcome, RunView, StepView, StoredEvent, Unknown
+from outlast.views import Verdict
+
+__all__ = [
+    "BodyCancelled",
+    "Client",
+    "Current",
+    "Done",
+    "Failed",
+    "InDoubt",
+    "LogFilter",
+    "LostRun",
+    "NoRunContext",
+    "NotDone",
+    "NotStorable",
+    "Outcome",
+    "OutlastError",
+    "OutsideRun",
+    "Pending",
+    "Retry",
+    "RunFailed",
+    "RunHeld",
+    "RunKilled",
+    "RunMismatch",
+    "RunOwned",
+    "RunReleased",
+    "RunStopped",
+    "RunView",
+    "RunWaiting",
+    "Settings",
+    "Step",
+    "StepFailed",
+    "StepTimeout",
+    "StepView",
+    "StopRun",
+    "StoreError",
+    "StoredEvent",
+    "Turns",
+    "Unknown",
+    "UnknownRun",
+    "Unreadable",
+    "UsageError",
+    "Verdict",
+    "Workflow",
+    "current",
+    "execute",
+    "idempotency_key",
+    "now",
+    "random",
+    "run",
+    "sleep",
+    "step",
+    "submit",
+    "turns",
+    "uuid4",
+    "workflow",
+]

@@ -1,0 +1,1 @@
+"""What users call: decorators, run and its kin, the operator's client."""

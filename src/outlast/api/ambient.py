@@ -1,0 +1,150 @@
+"""What code inside a run can ask for: time, chance, identity, durable waits."""
+
+import hashlib
+import logging
+import random as random_module
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import cast
+
+from outlast.engine.scope import ATTEMPT, SCOPE, Scope
+from outlast.engine.waits import Pending, recorded_value, run_sleep
+from outlast.errors import OutsideRun, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """Where the running code stands.
+
+    Attributes:
+        run_id: the run.
+        step: key of the step whose body runs; None in workflow code.
+        attempt: number of the attempt, from 1; None in workflow code.
+        deadline: when the attempt times out, in seconds since the epoch; None without a timeout.
+        replaying: recorded calls are still being repeated from the journal.
+        trace_id: 32 hexadecimal digits, the same in every life of the run.
+        tags: as given when the run was created.
+    """
+
+    run_id: str
+    step: str | None
+    attempt: int | None
+    deadline: float | None
+    replaying: bool
+    trace_id: str
+    tags: Mapping[str, str]
+
+
+def current() -> Current:
+    """Where the running code stands.
+
+    Raises:
+        OutsideRun: not in a run.
+    """
+    scope = _scope("current")
+    run, attempt = scope.run, ATTEMPT.get()
+    return Current(
+        run_id=run.run_id,
+        step=attempt.key if attempt else None,
+        attempt=attempt.number if attempt else None,
+        deadline=attempt.deadline if attempt else None,
+        replaying=attempt is None and run.replaying(),
+        trace_id=run.row.trace_id,
+        tags=MappingProxyType(run.row.tags),
+    )
+
+
+def idempotency_key() -> str:
+    """The key under which the running step's effect is known outside: 32 hexadecimal digits.
+
+    All attempts of one step of one run have the same key, in every process; any other step has
+    another one.
+
+    Raises:
+        OutsideRun: not in the body of a step.
+    """
+    attempt = ATTEMPT.get()
+    if attempt is None:
+        raise OutsideRun("outlast.idempotency_key() has a value only inside a step of a run")
+    return attempt.idempotency_key
+
+
+def now() -> datetime:
+    """The current time, in UTC. In workflow code it is recorded, so that a replay sees the same."""
+    scope = SCOPE.get()
+    if scope is None or ATTEMPT.get() is not None:
+        return datetime.now(UTC)
+    world = scope.run.world
+    value = recorded_value(scope, "now", lambda: datetime.fromtimestamp(world.wall(), UTC))
+    return cast(datetime, value)
+
+
+def random() -> float:
+    """A number in [0, 1). In workflow code a replay sees the same."""
+    seed = _draw()
+    return random_module.random() if seed is None else random_module.Random(seed).random()
+
+
+def uuid4() -> uuid.UUID:
+    """A random UUID. In workflow code a replay sees the same."""
+    seed = _draw()
+    return uuid.uuid4() if seed is None else uuid.UUID(bytes=seed[:16], version=4)
+
+
+def _draw() -> bytes | None:
+    """Random bytes that follow from the run and the position alone, so nothing need be recorded.
+    None outside workflow code."""
+    scope = SCOPE.get()
+    if scope is None or ATTEMPT.get() is not None:
+        return None
+    scope.run.check()
+    return hashlib.sha256(f"{scope.run.row.uid}\n{scope.draw()}".encode()).digest()
+
+
+def sleep(seconds: float) -> Pending[None]:
+    """A durable timer: after a crash, only the rest is waited for.
+
+    Use `await outlast.sleep(60)`, or `outlast.sleep(60).result()` in plain code.
+
+    Raises:
+        OutsideRun: not in workflow code.
+        UsageError: `seconds` is negative or not a finite number.
+    """
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(f"outlast.sleep({seconds!r}): a finite number of seconds is expected")
+    scope = _scope("sleep")
+    if ATTEMPT.get() is not None:
+        raise OutsideRun(
+            "outlast.sleep() is for workflow code; inside a step use an ordinary sleep"
+        )
+    scope.run.check()
+    flow = run_sleep(scope.run, scope.take(), float(seconds))
+    return Pending(scope.run, scope, "sleep", flow)
+
+
+def _scope(name: str) -> Scope:
+    scope = SCOPE.get()
+    if scope is None:
+        raise OutsideRun(f"outlast.{name}() was called outside a run")
+    return scope
+
+
+class LogFilter(logging.Filter):
+    """Adds `run_id`, `step`, `attempt` and `trace_id` to log records, and drops what workflow code
+    logs again while it replays.
+
+    Attach it to a handler: `handler.addFilter(outlast.LogFilter())`. Outside a run the fields are
+    empty strings.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        scope = SCOPE.get()
+        here = current() if scope is not None else None
+        record.run_id = here.run_id if here else ""
+        record.step = (here.step if here else None) or ""
+        record.attempt = (here.attempt if here else None) or ""
+        record.trace_id = here.trace_id if here else ""
+        return not (here and here.replaying)

@@ -1,0 +1,185 @@
+"""The operator's API. The command line is a thin face on it."""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from outlast.control import Settle
+from outlast.errors import NotDone, UnknownRun, UsageError
+from outlast.leases import is_abandoned
+from outlast.records import FINAL, Done, RunRow, RunView, Status, StoredEvent
+from outlast.views import (
+    Verdict as Verdict,
+)
+from outlast.views import (
+    list_runs,
+    read_events,
+    read_run,
+    run_view,
+    unfinished,
+    verify_run,
+)
+from outlast.worker.outcome import result_of_row
+from outlast.worker.stores import get_store
+
+T = TypeVar("T")
+
+POLL = (0.02, 1.0)
+"""First and longest pause, in seconds, while waiting for a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A decision about a step in doubt: let it fail in the workflow, with this text."""
+
+    text: str
+
+
+class Client:
+    """Looks at runs and decides about them, from any process. It executes nothing.
+
+    Args:
+        store: URL of the store; `$OUTLAST_STORE` by default, else `sqlite:///outlast.db`.
+
+    Raises:
+        StoreError, UsageError: the store cannot be opened.
+    """
+
+    def __init__(self, store: str | None = None) -> None:
+        self._store = get_store(store).store
+        self.url = self._store.url
+
+    def runs(
+        self, *, status: Status | None = None, workflow: str | None = None, limit: int = 100
+    ) -> list[RunView]:
+        """Runs, newest first, without their steps."""
+        rows = list_runs(self._store, status, workflow, limit)
+        return [run_view(self._store, row, with_steps=False) for row in rows]
+
+    def run(self, run_id: str) -> RunView:
+        """One run with its steps.
+
+        Args:
+            run_id: an id, a prefix that only one id has, or `@last` for the newest run.
+
+        Raises:
+            UnknownRun: no run matches, or several do.
+        """
+        return run_view(self._store, self._row(run_id))
+
+    def journal(self, run_id: str) -> list[StoredEvent]:
+        """All events of a run, oldest first. Raises as `run` does."""
+        return read_events(self._store, self._row(run_id).run_id)
+
+    def unfinished(self) -> list[str]:
+        """Ids of the runs that could go on now and that nobody executes, oldest first."""
+        return [row.run_id for row in unfinished(self._store)]
+
+    def verify(self, run_id: str | None = None, head: str | None = None) -> list[Verdict]:
+        """Check the hash chain of one run, or of all.
+
+        Args:
+            head: hexadecimal hash, kept elsewhere, that the run's chain must contain.
+
+        Raises:
+            UsageError: `head` is not a hash, or is given without a run.
+        """
+        if run_id is None:
+            if head is not None:
+                raise UsageError("a head hash belongs to one run; name the run too")
+            rows = list_runs(self._store, None, None, -1)
+            return [verify_run(self._store, row) for row in rows]
+        try:
+            expected = None if head is None else bytes.fromhex(head)
+        except ValueError:
+            expected = b""
+        if expected is not None and len(expected) != 32:
+            raise UsageError(f"{head!r} is not a head hash; expected 64 hexadecimal digits")
+        return [verify_run(self._store, self._row(run_id), expected)]
+
+    def settle(
+        self, run_id: str, step: str, decision: Done[object] | NotDone | Failed, by: str = ""
+    ) -> RunView:
+        """Decide about a step that is in doubt.
+
+        Args:
+            step: the step's key.
+            decision: `Done(value)` with plain JSON data, `NotDone()` to let it run again, or
+                `Failed(text)` to let it fail.
+            by: who decided, for the record.
+
+        Raises:
+            UsageError: nothing is in doubt there, or the run is being executed.
+        """
+        row, world = self._row(run_id), self._store.world
+        match decision:
+            case Done(value):
+                try:
+                    data = msgspec.json.encode(value)
+                except (TypeError, ValueError) as problem:
+                    raise UsageError(f"settle takes plain JSON data: {problem}") from None
+                item = Settle(row.run_id, step, "done", world.wall(), world, value=data, by=by)
+            case Failed(text):
+                item = Settle(row.run_id, step, "failed", world.wall(), world, text=text, by=by)
+            case _:
+                item = Settle(row.run_id, step, "not-done", world.wall(), world, by=by)
+        return run_view(self._store, self._store.write(item, durable=True))
+
+    def wait(self, run_id: str, timeout: float | None = None) -> object:
+        """Block until a run has ended or is held; returns its result.
+
+        Args:
+            timeout: seconds after which TimeoutError is raised.
+
+        Raises:
+            RunFailed, RunHeld, RunKilled: it ended without a result.
+            TimeoutError: it has not ended in time, or nobody executes it any more.
+        """
+        world = self._store.world
+        row = self._row(run_id)
+        end = None if timeout is None else world.boot() + timeout
+        pause, longest = POLL
+        while row.status not in FINAL and row.status != "held":
+            if row.owner is not None and is_abandoned(row, world):
+                raise TimeoutError(
+                    f"run {row.run_id} is interrupted: nobody executes it; go on with: outlast "
+                    f"resume {row.run_id}"
+                )
+            if end is not None and world.boot() >= end:
+                raise TimeoutError(f"run {row.run_id} is still {row.status} after {timeout:g} s")
+            world.pause(pause)
+            pause = min(longest, pause * 1.5)
+            row = self._row(row.run_id)
+        return result_of_row(self._store, row, None)
+
+    def close(self) -> None:
+        """Nothing to do: the store stays open for the rest of the process."""
+
+    def _row(self, run_id: str) -> RunRow:
+        return resolve(self, run_id)
+
+
+def resolve(client: Client, run_id: str) -> RunRow:
+    """The run that an id, a unique prefix or `@last` names.
+
+    Raises:
+        UnknownRun: no run matches, or several do.
+    """
+    store = client._store
+    if run_id == "@last":
+        rows = store.read("last_run")
+        if not rows:
+            raise UnknownRun("the store has no runs yet; start one with: outlast run")
+        run_id = str(rows[0][0])
+    row = read_run(store, run_id)
+    if row is not None:
+        return row
+    found = [str(r[0]) for r in store.read("find_runs", prefix=run_id)] if run_id else []
+    if len(found) == 1:
+        row = read_run(store, found[0])
+        assert row is not None
+        return row
+    if found:
+        raise UnknownRun(f"several runs start with {run_id!r}: {', '.join(found)}; type more of it")
+    raise UnknownRun(f"there is no run {run_id!r} in {store.url}; see: outlast ls")

@@ -1,0 +1,295 @@
+"""`@step` and `@workflow`: they freeze what a function is, and return a real function."""
+
+import functools
+import inspect
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from outlast.engine.calls import call_async, call_sync
+from outlast.engine.run import active_runs
+from outlast.engine.scope import ATTEMPT, SCOPE, Scope
+from outlast.engine.spec import OnDoubt, StepSpec, WorkflowSpec
+from outlast.errors import NoRunContext, OutsideRun, UsageError
+from outlast.policy.retry import Retry
+from outlast.records import Effect
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+S = TypeVar("S")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class BoundStep(Protocol[P, R_co]):
+    """A step looked up on an object."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class Step(Protocol[P, R_co]):
+    """A decorated step: called as before, with a few attributes more."""
+
+    __name__: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def plain(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the body itself, recording nothing, even in a run."""
+        ...
+
+    def reconcile(self, check: Callable[P, object]) -> Callable[P, object]:
+        """Decorator for the function that finds out whether an attempt took effect.
+
+        It takes the step's arguments and returns `Done(value)`, `NotDone()` or `Unknown()`.
+        """
+        ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> "Step[P, R_co]": ...
+    @overload
+    def __get__(
+        self: "Step[Concatenate[S, Q], R_co]", instance: S, owner: type | None = None
+    ) -> BoundStep[Q, R_co]: ...
+
+
+class Workflow(Protocol[P, R_co]):
+    """A decorated workflow: given to `outlast.run` and its kin."""
+
+    __name__: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def plain(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the body itself, outside any run. Its steps are then plain functions too."""
+        ...
+
+
+@overload
+def step(fn: Callable[P, R], /) -> Step[P, R]: ...
+@overload
+def step(
+    fn: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    effect: Effect | None = None,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    in_doubt: OnDoubt = "hold",
+    not_done: Collection[type[BaseException]] = (),
+    ignore: Collection[str] = (),
+    secret: Collection[str] = (),
+) -> Step[P, R]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    effect: Effect | None = None,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    in_doubt: OnDoubt = "hold",
+    not_done: Collection[type[BaseException]] = (),
+    ignore: Collection[str] = (),
+    secret: Collection[str] = (),
+) -> Callable[[Callable[P, R]], Step[P, R]]: ...
+def step(
+    fn: Callable[..., object] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    effect: Effect | None = None,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    in_doubt: OnDoubt = "hold",
+    not_done: Collection[type[BaseException]] = (),
+    ignore: Collection[str] = (),
+    secret: Collection[str] = (),
+) -> object:
+    """Make a function a step: in a run, its outcome is recorded and never computed again.
+
+    Use it bare, with options, or as `step(callable, name=...)` for tools found at run time. Outside
+    a run the function is what it was. A step called within another step is a part of that one.
+
+    Args:
+        fn: the function, plain or asynchronous; a method too, whose `self` is not recorded.
+        name: of the step in the journal; the function's own by default.
+        effect: what repeating it does outside. `read`: nothing. `idempotent`: nothing more, given
+            the same `outlast.idempotency_key()`. `once`: never repeated on a guess. Undeclared
+            counts as idempotent, and a repeat is shown as "may have happened twice".
+        retry: how often transient faults are retried; three attempts by default.
+        timeout: longest duration of one attempt, in seconds.
+        in_doubt: what happens when it is unknown whether a `once` step took effect and reconcile
+            cannot tell: `hold` the run for an operator, or `raise` `InDoubt` in the workflow.
+        not_done: exception classes which say that a `once` step certainly did not take effect.
+        ignore: parameters that are neither compared nor shown (a client object, for instance).
+        secret: parameters that are compared but shown as `***`.
+
+    Raises:
+        UsageError: the options do not fit together or the function.
+    """
+    if effect not in (None, "read", "idempotent", "once", "assumed"):
+        raise UsageError(f"effect={effect!r}: expected 'read', 'idempotent' or 'once'")
+    if in_doubt not in ("hold", "raise"):
+        raise UsageError(f"in_doubt={in_doubt!r}: expected 'hold' or 'raise'")
+    if timeout is not None and not timeout > 0:
+        raise UsageError(f"timeout={timeout!r}: more than 0 seconds is expected")
+    if effect != "once" and (in_doubt != "hold" or not_done):
+        raise UsageError("in_doubt= and not_done= are for steps with effect='once'")
+
+    def decorate(fn: Callable[..., object]) -> object:
+        signature = _signature(fn)
+        for parameter in (*ignore, *secret):
+            if parameter not in signature.parameters:
+                raise UsageError(f"step {_name(fn, name)} has no parameter {parameter!r}")
+        unrecorded = frozenset(ignore) | _receiver(fn, signature)
+        spec = StepSpec(
+            name=_name(fn, name),
+            fn=fn,
+            signature=signature,
+            is_async=_is_async(fn),
+            effect=effect or "assumed",
+            retry=retry or Retry(),
+            timeout=timeout,
+            in_doubt=in_doubt,
+            not_done=tuple(not_done),
+            unrecorded=unrecorded,
+            secret=frozenset(secret),
+        )
+        return _make_step(spec)
+
+    return decorate if fn is None else decorate(fn)
+
+
+def _make_step(spec: StepSpec) -> Callable[..., object]:
+    fn = spec.fn
+    call = call_async if spec.is_async else call_sync
+
+    def stepped(*args: object, **kwargs: object) -> object:
+        scope = _scope_for(spec.name)
+        if scope is None:
+            return fn(*args, **kwargs)
+        return call(specs[0], scope, args, kwargs)
+
+    specs = [spec]  # replaced as a whole when a reconcile function is registered
+    _dress(stepped, fn, spec.name, spec.is_async)
+
+    def reconcile(check: Callable[..., object]) -> Callable[..., object]:
+        if spec.effect != "once":
+            raise UsageError(f"step {spec.name}: only a step with effect='once' is reconciled")
+        if _is_async(check) and not spec.is_async:
+            raise UsageError(f"step {spec.name} is a plain function, so its reconcile must be too")
+        specs[0] = replace(specs[0], reconcile=check)
+        return check
+
+    stepped.plain = fn  # type: ignore[attr-defined]
+    stepped.reconcile = reconcile  # type: ignore[attr-defined]
+    return stepped
+
+
+def _scope_for(name: str) -> Scope | None:
+    """Where a step is called; None if it is to be the plain function."""
+    scope = SCOPE.get()
+    if scope is not None:
+        return None if ATTEMPT.get() is not None else scope
+    if active_runs():
+        raise NoRunContext(
+            f"step {name} was called where its run cannot be told, probably in a bare thread. "
+            "Use asyncio.to_thread, or contextvars.copy_context().run there, or "
+            f"{name}.plain(...) to call it outside any run"
+        )
+    return None
+
+
+@overload
+def workflow(fn: Callable[P, R], /) -> Workflow[P, R]: ...
+@overload
+def workflow(*, name: str | None = None) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
+def workflow(fn: Callable[..., object] | None = None, /, *, name: str | None = None) -> object:
+    """Make a function a workflow, to be started with `outlast.run` and its kin.
+
+    Its own code must be repeatable: everything that has an effect, takes long or may turn out
+    differently the next time belongs into steps.
+
+    Args:
+        fn: the function, plain or asynchronous.
+        name: of the workflow in the store; the function's own by default.
+    """
+
+    def decorate(fn: Callable[..., object]) -> object:
+        spec = WorkflowSpec(
+            name=_name(fn, name),
+            fn=fn,
+            signature=_signature(fn),
+            is_async=_is_async(fn),
+            module=fn.__module__,
+        )
+
+        def started(*args: object, **kwargs: object) -> object:
+            if SCOPE.get() is None:
+                raise OutsideRun(
+                    f"workflow {spec.name} was called outside a run; start it with "
+                    f"outlast.run({spec.name}, ...), or call {spec.name}.plain(...)"
+                )
+            return fn(*args, **kwargs)
+
+        _dress(started, fn, spec.name, spec.is_async)
+        started.plain = fn  # type: ignore[attr-defined]
+        started.__outlast_workflow__ = spec  # type: ignore[attr-defined]
+        return started
+
+    return decorate if fn is None else decorate(fn)
+
+
+def _dress(
+    wrapper: Callable[..., object], fn: Callable[..., object], name: str, is_async: bool
+) -> None:
+    """Make a wrapper look like what it wraps, to people and to `inspect`."""
+    functools.update_wrapper(wrapper, fn)
+    if not hasattr(fn, "__name__"):  # a functools.partial or another callable object
+        wrapper.__name__ = wrapper.__qualname__ = name
+    if is_async:
+        _mark_coroutine_function(wrapper)
+
+
+def _mark_coroutine_function(wrapper: Callable[..., object]) -> None:
+    if hasattr(inspect, "markcoroutinefunction"):
+        inspect.markcoroutinefunction(wrapper)
+    else:  # Python 3.11 has a private mark for the same purpose
+        import asyncio.coroutines
+
+        wrapper._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+
+
+def _is_async(fn: Callable[..., object]) -> bool:
+    inner = inspect.unwrap(fn)
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    call = getattr(inner, "__call__", None)  # noqa: B004 - an object whose __call__ is async
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(call)
+
+
+def _signature(fn: Callable[..., object]) -> inspect.Signature:
+    try:
+        return inspect.signature(fn)
+    except (ValueError, TypeError):
+        raise UsageError(
+            f"{fn!r} has no signature that can be read; wrap it in a function"
+        ) from None
+
+
+def _name(fn: Callable[..., object], name: str | None) -> str:
+    """`Class.method` or `function`. Where it was defined says nothing about what it is."""
+    found = name or getattr(fn, "__qualname__", "").rpartition("<locals>.")[2]
+    if not found:
+        raise UsageError(f"{fn!r} has no name of its own; give one with name=")
+    if "#" in found or not found.isprintable():
+        raise UsageError(f"{found!r} cannot be a step's name: no '#' and no control characters")
+    return str(found)
+
+
+def _receiver(fn: Callable[..., object], signature: inspect.Signature) -> frozenset[str]:
+    """`self` or `cls` of a method: the object is rebuilt by the program, not recorded."""
+    first = next(iter(signature.parameters), "")
+    is_method = "." in getattr(fn, "__qualname__", "").rpartition("<locals>.")[2]
+    return frozenset({first}) if is_method and first in ("self", "cls") else frozenset()

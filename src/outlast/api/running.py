@@ -1,0 +1,185 @@
+"""`run`, `execute` and `submit`: from a workflow and its arguments to a result or an error."""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar, TypeVarTuple, overload
+
+from outlast.engine.spec import Settings, workflow_spec
+from outlast.errors import UsageError
+from outlast.worker.execution import (
+    IfOwned,
+    Plan,
+    creation,
+    execute_plan,
+    new_run,
+    run_plain,
+    run_plan,
+)
+from outlast.worker.loader import module_being_imported
+from outlast.worker.stores import OpenStore, get_store
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+
+
+@overload
+def run(
+    workflow: Callable[[*Ts], Awaitable[R]],
+    *args: *Ts,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    wait: bool = True,
+    if_owned: IfOwned = "raise",
+    settings: Settings | None = None,
+) -> R: ...
+@overload
+def run(
+    workflow: Callable[[*Ts], R],
+    *args: *Ts,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    wait: bool = True,
+    if_owned: IfOwned = "raise",
+    settings: Settings | None = None,
+) -> R: ...
+def run(
+    workflow: Callable[..., object],
+    *args: object,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    wait: bool = True,
+    if_owned: IfOwned = "raise",
+    settings: Settings | None = None,
+) -> object:
+    """Run a workflow to its end and return its result; go on where an earlier process stopped.
+
+    Called again with the same `run_id`, it resumes an unfinished run, and returns the result of a
+    completed one without running anything.
+
+    Args:
+        workflow: a function decorated with `@workflow`, plain or asynchronous. Keyword arguments go
+            through `functools.partial`.
+        args: its arguments; they are stored.
+        run_id: names the run; a new unique id by default.
+        store: URL of the store; `$OUTLAST_STORE` by default, else `sqlite:///outlast.db`.
+        tags: labels to find the run by, kept from its creation on.
+        wait: wait in this process for timers and retries; otherwise leave with `RunWaiting`.
+        if_owned: what to do if another live process executes the run: `raise` `RunOwned`, or
+            `wait` for its result.
+        settings: leases, grace periods and crash limits.
+
+    Raises:
+        RunFailed: the workflow raised; its exception is the cause.
+        RunHeld, RunKilled, RunWaiting, RunOwned, LostRun: see their own descriptions.
+        RunMismatch: the id is taken by another workflow or by other arguments.
+        UsageError: this is no workflow, its arguments do not fit, or an event loop is running.
+        NotStorable: an argument cannot be stored.
+        StoreError: the store cannot be used. The run can be resumed once it can.
+    """
+    _refuse_in_loop()
+    plan, opened = _plan(workflow, args, run_id, store, tags, wait, if_owned, settings)
+    return run_plan(plan, opened)
+
+
+@overload
+async def execute(
+    workflow: Callable[[*Ts], Awaitable[R]],
+    *args: *Ts,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    wait: bool = True,
+    if_owned: IfOwned = "raise",
+    settings: Settings | None = None,
+) -> R: ...
+@overload
+async def execute(
+    workflow: Callable[[*Ts], R],
+    *args: *Ts,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    wait: bool = True,
+    if_owned: IfOwned = "raise",
+    settings: Settings | None = None,
+) -> R: ...
+async def execute(
+    workflow: Callable[..., object],
+    *args: object,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    wait: bool = True,
+    if_owned: IfOwned = "raise",
+    settings: Settings | None = None,
+) -> object:
+    """`run` for code in an event loop; the same arguments, result and errors.
+
+    A plain workflow is executed in a thread. If the calling task is cancelled, the run is released
+    and can be resumed.
+    """
+    plan, opened = _plan(workflow, args, run_id, store, tags, wait, if_owned, settings)
+    if not plan.spec.is_async:
+        return await asyncio.to_thread(run_plain, plan, opened)
+    return await execute_plan(plan, opened)
+
+
+def submit(
+    workflow: Callable[[*Ts], object],
+    *args: *Ts,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> str:
+    """Create a run without executing it; `outlast resume --all` or a worker takes it up.
+
+    Returns its run id. Arguments and errors are those of `run`.
+    """
+    plan, opened = _plan(workflow, args, run_id, store, tags, True, "raise", None)
+    assert plan.new is not None
+    opened.store.write(creation(plan.new, opened), durable=True)
+    return plan.run_id
+
+
+# ---- plans
+
+
+def _plan(
+    workflow: Callable[..., object],
+    args: tuple[object, ...],
+    run_id: str | None,
+    store: str | None,
+    tags: Mapping[str, str] | None,
+    wait: bool,
+    if_owned: IfOwned,
+    settings: Settings | None,
+) -> tuple[Plan, OpenStore]:
+    module = module_being_imported()
+    if module is not None:
+        raise UsageError(
+            f'{module} starts a run while it is imported; put that under if __name__ == "__main__":'
+        )
+    fn, kwargs = workflow, dict[str, object]()
+    while isinstance(fn, functools.partial):
+        args, kwargs, fn = (*fn.args, *args), {**fn.keywords, **kwargs}, fn.func
+    spec = workflow_spec(fn)
+    if spec is None:
+        raise UsageError(f"{fn!r} is not a workflow; decorate it with @outlast.workflow")
+    opened = get_store(store)
+    chosen = run_id or f"{spec.name}-{opened.store.world.token()[:12]}"
+    new = new_run(spec, chosen, args, kwargs, tags or {})
+    return Plan(spec, chosen, new, wait, if_owned, settings or Settings()), opened
+
+
+def _refuse_in_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UsageError(
+        "outlast.run() blocks, and an event loop is running here; use: await outlast.execute(...)"
+    )

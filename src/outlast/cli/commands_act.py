@@ -1,0 +1,248 @@
+"""The commands that change something: run, resume, settle."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+from rich.text import Text
+
+from outlast.api.client import Client, Failed
+from outlast.cli.commands_read import RUN_HELP, JsonOption, RunArgument, caller_of, client_of
+from outlast.cli.jsonout import run_json
+from outlast.cli.output import err, out, printable, short, stdout_kept_for_json, write_json
+from outlast.cli.progress import Progress, look
+from outlast.cli.render import doubt, pretty
+from outlast.cli.wording import Caller, advice, duration
+from outlast.engine.spec import Settings
+from outlast.errors import NotDone, UsageError
+from outlast.records import FINAL, Done, RunView
+from outlast.worker.order import Order
+from outlast.worker.supervisor import run_supervised
+from outlast.world import World
+
+INTERRUPTED = 130
+OWNED = 6
+
+InProcessOption = Annotated[
+    bool, typer.Option("--in-process", help="No worker process of its own; for debuggers.")
+]
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="If another process executes it, wait for its result.")
+]
+
+
+def run(
+    ctx: typer.Context,
+    target: Annotated[
+        str, typer.Argument(metavar="FILE_OR_MODULE:WORKFLOW", help="Such as desk.py:desk.")
+    ],
+    arguments: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ARGS", help="JSON: an array of positional or an object of keyword arguments."
+        ),
+    ] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--id", help="The run's id; the same again resumes it.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label.")] = None,
+    in_process: InProcessOption = False,
+    wait: WaitOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Start a run, or resume it if it exists, and wait for its end."""
+    workflow = _workflow_of(target)
+    _check_arguments(arguments)
+    run_id = run_id or f"{workflow}-{World().token()[:8]}"
+    caller = caller_of(ctx)
+    order = Order(
+        store=caller.url,
+        run_id=run_id,
+        target=target,
+        arguments=arguments,
+        tags=_tags(tag or []),
+        in_process=in_process,
+        wait_if_owned=wait,
+        resume=False,
+        grace=Settings().grace,
+    )
+    with client_of(ctx, create=True) as client:
+        code, view = _execute(client, run_id, order, as_json)
+    if view:
+        _report(view, code, caller, as_json)
+        if as_json:
+            write_json(run_json(view))
+    return code
+
+
+def resume(
+    ctx: typer.Context,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help=RUN_HELP)] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All runs that wait for a process; not the held ones.")
+    ] = False,
+    in_process: InProcessOption = False,
+    wait: WaitOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Go on with a run that was interrupted, held or queued."""
+    if (run is None) != every:
+        raise UsageError("name one run, or say --all: outlast resume RUN, outlast resume --all")
+    caller = caller_of(ctx)
+    codes, ends = [], []
+    with client_of(ctx) as client:
+        chosen = [client.run(run)] if run else _resumable(client)
+        for view in chosen:
+            order = Order(
+                store=caller.url,
+                run_id=view.run_id,
+                target=None,
+                arguments=None,
+                tags={},
+                in_process=in_process,
+                wait_if_owned=wait,
+                resume=not every,
+                grace=Settings().grace,
+            )
+            code, end = _execute(client, view.run_id, order, as_json)
+            codes.append(code)
+            ends.append(end or view)
+            _report(end or view, code, caller, as_json)
+            if code == INTERRUPTED:
+                break
+    if as_json:
+        write_json([run_json(end) for end in ends] if every else run_json(ends[0]))
+    elif not chosen:
+        err().lines([Text("no run waits for a process")])
+    return next((code for code in codes if code), 0)
+
+
+def settle(
+    ctx: typer.Context,
+    run: RunArgument,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="Its key, see outlast show.")],
+    done: Annotated[
+        str | None, typer.Option(metavar="JSON", help="It happened; this is its result.")
+    ] = None,
+    not_done: Annotated[bool, typer.Option("--not-done", help="It did not happen.")] = False,
+    failed: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="It failed; the workflow gets this error.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Say what became of a step that is in doubt."""
+    if (done is not None) + not_done + (failed is not None) != 1:
+        raise UsageError("say one of --done JSON, --not-done and --failed TEXT")
+    decision: Done[object] | NotDone | Failed
+    if done is not None:
+        decision = Done(_parse(done, "--done"))
+    elif failed is not None:
+        decision = Failed(failed)
+    else:
+        decision = NotDone()
+    with client_of(ctx) as client:
+        view = client.settle(run, step, decision)
+    if as_json:
+        write_json(run_json(view))
+        return 0
+    out().lines([Text(f"settled step {printable(step)} of run {printable(view.run_id)}")])
+    err().lines(Text(line) for line in advice(view, caller_of(ctx), World().wall()))
+    return 0
+
+
+def _execute(
+    client: Client, run_id: str, order: Order, as_json: bool
+) -> tuple[int, RunView | None]:
+    """Carry an order out and tell how it goes. Returns the exit code and the run afterwards."""
+    terminal = err()
+    before = look(client, run_id)
+    # A moving line would fight with the prompt of a debugger.
+    live = terminal.is_terminal and not order.in_process
+    progress = Progress(order.store, run_id, before, terminal, live)
+    with stdout_kept_for_json(as_json), progress:
+        code = run_supervised(order)
+    return code, look(client, run_id)
+
+
+def _report(view: RunView, code: int, caller: Caller, as_json: bool) -> None:
+    """Say how it ended: the result on stdout, everything else on stderr."""
+    terminal = err()
+    if code == 0:
+        took = duration(view.updated_at - view.created_at)
+        terminal.lines([Text(f"run {printable(view.run_id)} completed, took {took}")])
+        if not as_json:
+            out().lines(pretty(view.result))
+        return
+    terminal.lines([_headline(view, code)])
+    for step in view.steps:
+        if step.status == "in-doubt":
+            terminal.lines(doubt(step))
+    terminal.lines(Text(line) for line in advice(view, caller, World().wall()))
+
+
+def _headline(view: RunView, code: int) -> Text:
+    if code == INTERRUPTED:
+        what = "was released by this process; nothing that is done is lost"
+    elif code == OWNED:
+        what = "is executed by another live process"
+    else:
+        reason = f" ({view.reason})" if view.reason else ""
+        verb = "" if view.status in FINAL and view.status != "killed" else "is "
+        why = view.error or view.detail
+        what = f"{verb}{view.status}{reason}" + (f": {why}" if why else "")
+    return Text(f"outlast: run {printable(view.run_id)} {printable(what)}")
+
+
+def _workflow_of(target: str) -> str:
+    """The workflow's name in FILE_OR_MODULE:WORKFLOW, for a made-up run id."""
+    place, colon, name = target.rpartition(":")
+    if not (place and colon and name.replace(".", "_").isidentifier()):
+        raise UsageError(f"{target!r} names no workflow; write desk.py:desk or package.module:desk")
+    return name.replace(".", "-")
+
+
+def _check_arguments(text: str | None) -> None:
+    if text is not None and not isinstance(_parse(text, "ARGS"), list | dict):
+        raise UsageError(
+            f"ARGS is {printable(text)}; write an array of positional or an object of keyword "
+            'arguments, such as \'["a", 1]\' or \'{"name": "a"}\''
+        )
+
+
+def _parse(text: str, what: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_not_json)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        raise UsageError(
+            f"{what} is not JSON: {error.msg} at {where}: {short(text, 60)}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{what} cannot be read: {error}") from error
+
+
+def _not_json(word: str) -> NoReturn:
+    raise UsageError(f"{word} is not JSON")
+
+
+def _tags(pairs: Sequence[str]) -> dict[str, str]:
+    tags = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals):
+            raise UsageError(f"--tag {pair!r} has no value; write --tag key=value")
+        tags[key] = value
+    return tags
+
+
+def _resumable(client: Client) -> list[RunView]:
+    """The runs that need nothing but a process, the oldest first."""
+    now = World().wall()
+    return [
+        view
+        for view in reversed(client.runs(limit=10_000))
+        if view.interrupted
+        or view.status == "queued"
+        or (view.status == "waiting" and view.due_at is not None and view.due_at <= now)
+    ]

@@ -1,0 +1,145 @@
+"""The command `outlast`: its options, exit codes, and how errors look.
+
+Exit codes: 0 completed, 1 failed (or `verify`: altered), 2 wrong use, 3 held, 4 killed,
+5 waiting, 6 owned by a live process, 7 trouble with the store, 70 a bug of ours, 130 interrupted.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.text import Text
+from typer.exceptions import TyperException
+
+from outlast import errors
+from outlast.cli import commands_act, commands_demo, commands_read
+from outlast.cli.output import err, printable
+from outlast.cli.wording import Caller
+
+BUG = 70
+"""Exit code for an error that none of our classes describes; what BSD calls EX_SOFTWARE."""
+
+_CODES: dict[type[BaseException], int] = {
+    errors.RunFailed: 1,
+    errors.UsageError: 2,
+    errors.RunHeld: 3,
+    errors.RunKilled: 4,
+    errors.RunWaiting: 5,
+    errors.RunOwned: 6,
+    errors.LostRun: 6,
+    errors.StoreError: 7,
+    errors.RunReleased: 130,
+    errors.OutlastError: 1,
+}
+
+app = typer.Typer(
+    name="outlast",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog=(
+        "Exit codes: 0 completed, 1 failed, 2 wrong use, 3 held, 4 killed, 5 waiting, "
+        "6 owned by a live process, 7 store, 130 interrupted. verify: 0 intact, 1 altered."
+    ),
+)
+for _command in (
+    commands_act.run,
+    commands_read.ls,
+    commands_read.show,
+    commands_read.journal,
+    commands_act.resume,
+    commands_act.settle,
+    commands_read.verify,
+    commands_demo.demo,
+):
+    app.command()(_command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"outlast {version('outlast')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    ctx: typer.Context,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where runs are kept: a URL, or a path that ends in .db. May stand anywhere. "
+            "Default: $OUTLAST_STORE, else sqlite:///outlast.db.",
+        ),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Agent runs that outlast crashes, flaky tools and runaway loops."""
+    if store and "://" not in store:
+        if not store.endswith(".db"):
+            raise errors.UsageError(
+                f"--store {store!r} is neither a URL nor a path that ends in .db"
+            )
+        store = f"sqlite:///{quote(store)}"
+    ctx.obj = Caller(store)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Carry out a command line.
+
+    Args:
+        argv: its words without the program's name; None for those of this process.
+
+    Returns:
+        The exit code, see the top of this file.
+    """
+    # A terminal that cannot show a character shows a question mark instead of failing.
+    for stream in (sys.stdout, sys.stderr):
+        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = app(_store_first(words), prog_name="outlast", standalone_mode=False)
+    except TyperException as error:
+        return _fail(error.format_message() + _help_hint(error), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", 130)
+    except errors.OutlastError as error:
+        code = next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
+        return _fail(str(error), code)
+    except Exception as error:
+        if os.environ.get("OUTLAST_DEBUG"):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        return _fail(f"a bug in outlast: {what} (OUTLAST_DEBUG=1 shows where)", BUG)
+    return code if isinstance(code, int) else 0
+
+
+def _store_first(words: list[str]) -> list[str]:
+    """Move `--store URL` to the front, so that it may stand after the command, too."""
+    ours = words[: words.index("--")] if "--" in words else words
+    for place, word in enumerate(ours):
+        taken = 2 if word == "--store" else 1 if word.startswith("--store=") else 0
+        end = place + taken
+        if end > len(ours):
+            raise errors.UsageError("--store needs a URL, or a path that ends in .db")
+        if taken:
+            return [*words[place:end], *words[:place], *words[end:]]
+    return words
+
+
+def _fail(message: str, code: int) -> int:
+    """Say what happened in one line on stderr."""
+    one_line = " ".join(printable(line) for line in message.split("\n") if line.strip())
+    err().lines([Text(f"outlast: {one_line}")])
+    return code
+
+
+def _help_hint(error: TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    return "" if context is None else f" (see {context.command_path} --help)"

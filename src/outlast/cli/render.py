@@ -1,0 +1,192 @@
+"""Runs, timelines and journals as lines of text. Pure: records and the time in, lines out."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from outlast.api.client import Verdict
+from outlast.cli.output import columns, printable, short
+from outlast.cli.wording import COLOURS, Caller, advice, clock, duration, status_text
+from outlast.records import FINAL, RunView, StepView, StoredEvent
+
+BAR = 28
+"""Width of the bar of a step in the timeline, in characters."""
+
+TWICE = "may have happened twice"
+
+
+def run_list(views: Sequence[RunView], now: float) -> Iterator[Text]:
+    """The lines of `outlast ls`: a heading and one line for each run."""
+    rows = [_cells("RUN", "WORKFLOW", "STATUS", "AGE", "STEPS", "TURN", style="bold")]
+    for view in views:
+        rows.append(
+            [
+                Text(printable(view.run_id)),
+                Text(printable(view.workflow)),
+                status_text(view),
+                Text(duration(now - view.created_at)),
+                Text(_step_count(view)),
+                Text("-" if view.turn is None else str(view.turn)),
+            ]
+        )
+    return columns(rows)
+
+
+def run_details(view: RunView, caller: Caller, now: float) -> Iterator[Text]:
+    """The lines of `outlast show`: what it is, what to do next, its steps, how it ended."""
+    yield from _header(view, now)
+    yield from _needs(view, caller, now)
+    if view.steps:
+        yield Text()
+        yield from timeline(view, now)
+    if view.status == "completed":
+        yield Text()
+        yield Text("result", style="bold")
+        yield from pretty(view.result)
+
+
+def pretty(value: object) -> Iterator[Text]:
+    """A plain JSON value as lines; a text stands as itself."""
+    text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    # Split by hand: str.splitlines also breaks at characters that terminals do not break at.
+    for line in text.split("\n"):
+        yield Text(printable(line))
+
+
+def _header(view: RunView, now: float) -> Iterator[Text]:
+    yield Text.assemble(
+        (printable(view.run_id), "bold"), "  ", printable(view.workflow), "  ", status_text(view)
+    )
+    end = view.updated_at if view.status in FINAL else now
+    facts = [
+        f"created {clock(view.created_at)}",
+        f"{'took' if view.status in FINAL else 'age'} {duration(end - view.created_at)}",
+        f"{_step_count(view)} step{'' if len(view.steps) == 1 else 's'}",
+    ]
+    if view.turn is not None:
+        facts.append(f"turn {view.turn}")
+    facts += [f"{key}={value}" for key, value in view.tags.items()]
+    facts.append(f"trace {view.trace_id}")
+    yield Text(printable(", ".join(facts)), style="dim")
+    if view.error:
+        yield Text(printable(view.error), style="red")
+    if view.detail and view.detail != view.error:
+        for line in view.detail.split("\n"):
+            yield Text(printable(line), style=COLOURS[view.status])
+
+
+def _step_count(view: RunView) -> str:
+    done, known = view.finished, len(view.steps)
+    return str(done) if done >= known else f"{done}/{known}"
+
+
+def _needs(view: RunView, caller: Caller, now: float) -> Iterator[Text]:
+    """What is in doubt, and the commands that help."""
+    for step in view.steps:
+        if step.status == "in-doubt":
+            yield Text()
+            yield from doubt(step)
+    lines = advice(view, caller, now)
+    if lines:
+        yield Text()
+    for line in lines:
+        yield Text(line, style="bold" if line.startswith(" ") else "")
+
+
+def doubt(step: StepView) -> Iterator[Text]:
+    """What is known about a step that may or may not have happened."""
+    yield Text(f"in doubt: {printable(step.key)}", style="yellow")
+    known = {
+        "sent": step.preview,
+        "idempotency key": step.idempotency_key,
+        "what happened": step.error,
+        "reconcile said": step.reconciled or "nothing (it has none, or it has not run)",
+    }
+    rows = [_cells(f"  {name}", printable(text)) for name, text in known.items() if text]
+    yield from columns(rows)
+
+
+def timeline(view: RunView, now: float) -> Iterator[Text]:
+    """One line for each step: where in the run's time it lies, how long it took, how it went."""
+    until = _horizon(view, now)
+    span = max(until - view.created_at, 1e-9)
+    rows = [_cells("STEP", "TIME", "TOOK", "TRIES", "EFFECT", "STATUS", style="bold")]
+    for step in view.steps:
+        ended = until if step.ended is None else step.ended
+        start = (step.started - view.created_at) / span
+        colour = COLOURS[step.status]
+        rows.append(
+            [
+                Text(printable(step.key)),
+                Text(bar(start, (ended - view.created_at) / span), style=colour),
+                Text(duration(ended - step.started)),
+                Text(str(step.attempts)),
+                Text(step.effect),
+                _outcome(step),
+            ]
+        )
+    return columns(rows)
+
+
+def bar(start: float, end: float) -> str:
+    """A bar from `start` to `end`, given as fractions of its whole width. Never invisible."""
+    left = min(max(int(start * BAR), 0), BAR - 1)
+    right = min(max(round(end * BAR), left + 1), BAR)
+    return "·" * left + "█" * (right - left) + "·" * (BAR - right)
+
+
+def _horizon(view: RunView, now: float) -> float:
+    """Where the time axis of a run ends: now, if somebody executes it."""
+    live = view.status == "running" and not view.interrupted
+    ends = [step.ended or step.started for step in view.steps]
+    return max([now if live else view.updated_at, *ends])
+
+
+def _outcome(step: StepView) -> Text:
+    text = Text(step.status, style=COLOURS[step.status])
+    if step.repeated and step.effect == "assumed":
+        text.append(f", {TWICE}", style="yellow")
+    if step.error and step.status != "in-doubt":
+        style = "red" if step.status == "failed" else "dim"
+        text.append(f": {short(step.error, 200)}", style=style)
+    return text
+
+
+def journal_lines(events: Sequence[StoredEvent]) -> Iterator[Text]:
+    """The lines of `outlast journal`: one for each event."""
+    rows = [_cells("SEQ", "TIME", "HASH", "KIND", "STEP", "DATA", style="bold")]
+    for event in events:
+        rows.append(
+            [
+                Text(str(event.seq)),
+                Text(clock(event.at)),
+                Text(event.hash.hex()[:10], style="dim"),
+                Text(printable(event.kind), style=_kind_colour(event.kind)),
+                Text(printable(event.key or "-")),
+                Text(short(event.data.decode("utf-8", "replace"), 120)),
+            ]
+        )
+    return columns(rows)
+
+
+def verdict_lines(verdicts: Sequence[Verdict]) -> Iterator[Text]:
+    """The lines of `outlast verify`: one for each run, with its whole head hash to keep."""
+    for verdict in verdicts:
+        line = Text(f"{printable(verdict.run_id)}  ")
+        if verdict.ok:
+            line.append("intact", style="green")
+            line.append(f"  {verdict.events} events  head {verdict.head}")
+        else:
+            where = "" if verdict.seq is None else f" at record {verdict.seq}"
+            line.append(f"ALTERED{where}", style="bold red")
+            line.append(f"  {printable(verdict.problem or '')}")
+        yield line
+
+
+def _kind_colour(kind: str) -> str:
+    return COLOURS.get(kind.rpartition(".")[2].replace("_", "-"), "")
+
+
+def _cells(*texts: str, style: str = "") -> list[Text]:
+    return [Text(text, style=style) for text in texts]

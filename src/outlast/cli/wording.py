@@ -1,0 +1,124 @@
+"""Times, statuses and advice in words."""
+
+import os
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rich.text import Text
+
+from outlast.cli.output import printable
+from outlast.records import RunView
+
+COLOURS = {
+    "queued": "dim",
+    "running": "cyan",
+    "waiting": "blue",
+    "held": "yellow",
+    "completed": "green",
+    "failed": "red",
+    "killed": "magenta",
+    "in-doubt": "yellow",
+    "interrupted": "yellow",
+    "abandoned": "dim",
+}
+"""The colour of each status of a run or of a step."""
+
+
+DEFAULT_STORE = "sqlite:///outlast.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """How the user called us, so that the commands we suggest reach the same store.
+
+    Attributes:
+        store: value of `--store` as a URL; None if the default applies.
+    """
+
+    store: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The store that this command works on."""
+        return self.store or os.environ.get("OUTLAST_STORE") or DEFAULT_STORE
+
+    def command(self, *words: str) -> str:
+        """A command line to paste into a shell."""
+        chosen = () if self.store is None else ("--store", self.store)
+        return printable(shlex.join(("outlast", *chosen, *words)))
+
+
+def duration(seconds: float) -> str:
+    """A length of time in a few characters, such as `340 ms`, `1.24 s` or `3 h 05`."""
+    if seconds < 1:
+        return f"{max(seconds, 0) * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d}"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d}" if hours < 48 else f"{hours // 24} d"
+
+
+def clock(at: float) -> str:
+    """A moment in local time, to the millisecond."""
+    local = datetime.fromtimestamp(at, tz=UTC).astimezone()
+    return local.replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
+
+
+def status_text(view: RunView) -> Text:
+    """The status of a run with its reason, such as `held (in-doubt)` or `running, interrupted`."""
+    text = Text(view.status, style=COLOURS[view.status])
+    if view.reason:
+        text.append(f" ({printable(view.reason)})")
+    if view.interrupted:
+        text.append(", interrupted", style=COLOURS["interrupted"])
+    return text
+
+
+def advice(view: RunView, caller: Caller, now: float) -> list[str]:
+    """What to do next about a run, one line each; commands stand indented, ready to paste.
+
+    Empty for a run that is completed.
+    """
+    resume = "  " + caller.command("resume", view.run_id)
+    match view.status:
+        case "completed":
+            return []
+        case "failed" | "killed":
+            return [f"It is {view.status} for good. To try again, run it under another --id."]
+        case "held":
+            return [*_advice_for_held(view, caller), resume]
+        case _ if view.interrupted:
+            return ["Whoever executed it is gone; nothing is lost. To go on:", resume]
+        case "waiting" if view.due_at is not None and view.due_at > now:
+            left = duration(view.due_at - now)
+            return [f"It sleeps until {clock(view.due_at)} (in {left}). From then on:", resume]
+        case "running":
+            wait = "  " + caller.command("resume", view.run_id, "--wait")
+            return ["A live process executes it. To wait for its end:", wait]
+        case _:
+            return ["It waits for a process to execute it:", resume]
+
+
+_HELD = {
+    "paused": "Somebody paused it. To go on:",
+    "over-budget": "It has used up its budget. Raise the budget, then:",
+    "diverged": "The code no longer fits what is recorded. Put the recorded code back, then:",
+    "crash-loop": "Its process died again and again in one attempt. Find out why, then:",
+    "stuck": "A step outlived its timeout and could not be stopped. End its process, then:",
+    "unreadable": "A stored value cannot be read. Make its class importable again, then:",
+}
+
+
+def _advice_for_held(view: RunView, caller: Caller) -> list[str]:
+    doubts = [step for step in view.steps if step.status == "in-doubt"]
+    if view.reason != "in-doubt" or not doubts:
+        return [_HELD.get(view.reason or "", "Deal with the cause, then:")]
+    lines = ["Find out whether it happened, say so with one of these, and then resume:"]
+    for step in doubts:
+        for answer in (("--done", "…"), ("--not-done",), ("--failed", "…")):
+            lines.append("  " + caller.command("settle", view.run_id, step.key, *answer))
+    return lines

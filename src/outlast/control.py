@@ -1,0 +1,67 @@
+"""Commands of an operator: conditional on a run's status, never on an epoch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from msgspec import Raw
+
+from outlast.errors import UnknownRun, UsageError
+from outlast.events import StepSettled
+from outlast.journal import Becomes, Entry, extend, put_status, to_event, to_run
+from outlast.leases import is_abandoned
+from outlast.records import FINAL, RunRow
+from outlast.store.base import Tx
+from outlast.views import doubtful, steps_of
+from outlast.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Decides about a step that is in doubt. The run can go on afterwards.
+
+    Attributes:
+        step: the step's key.
+        decision: `done` takes `value` (plain JSON), `failed` takes `text`.
+    """
+
+    run_id: str
+    step: str
+    decision: Literal["done", "not-done", "failed"]
+    at: float
+    world: World
+    value: bytes = b"null"
+    text: str = ""
+    by: str = ""
+
+    def apply(self, tx: Tx) -> RunRow:
+        """Record the decision; returns the run as it is then.
+
+        Raises:
+            UnknownRun: there is no such run.
+            UsageError: the run is over or being executed, or the step is not in doubt.
+        """
+        rows = tx.run("read_run", run_id=self.run_id)
+        if not rows:
+            raise UnknownRun(f"there is no run {self.run_id!r} in this store; see: outlast ls")
+        row = to_run(rows[0])
+        if row.status in FINAL:
+            raise UsageError(f"run {row.run_id} is {row.status}; nothing in it is left to settle")
+        if row.owner is not None and not is_abandoned(row, self.world):
+            raise UsageError(
+                f"run {row.run_id} is being executed by process {row.owner.pid} on "
+                f"{row.owner.host}; settle works once it is held or that process has ended"
+            )
+        steps = steps_of(
+            [to_event(e) for e in tx.run("read_events", run_id=row.run_id)], alive=False
+        )
+        open_ = doubtful(steps)
+        if self.step not in {step.key for step in open_}:
+            known = ", ".join(step.key for step in open_) or "none"
+            raise UsageError(
+                f"step {self.step!r} of run {row.run_id} is not in doubt; in doubt: {known}"
+            )
+        event = StepSettled(self.decision, Raw(self.value), self.text, self.by)
+        extend(tx, row.run_id, row.seq, row.head, row.epoch, self.at, [Entry(event, self.step)])
+        if row.status == "held" and row.reason == "in-doubt" and len(open_) == 1:
+            put_status(tx, row.run_id, Becomes("queued", "settled"))
+        return to_run(tx.run("read_run", run_id=row.run_id)[0])

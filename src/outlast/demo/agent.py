@@ -1,0 +1,211 @@
+"""A refund desk: an agent that works through an inbox, as a user of outlast would write it.
+
+Each tool is a step that declares what repeating it would do outside; the loop is an `async for`.
+Nothing here handles a crash: kill the process anywhere, start it again, and it goes on.
+"""
+
+import asyncio
+import json
+import smtplib
+from dataclasses import asdict, dataclass, field
+from email.message import EmailMessage
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from outlast import (
+    Done,
+    NotDone,
+    Outcome,
+    Unknown,
+    idempotency_key,
+    step,
+    turns,
+    workflow,
+)
+from outlast.demo import chat, mails, rest
+from outlast.demo.chat import Call, Message
+from outlast.demo.mails import Mail
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the desk works on, and with whom. `smtp` is HOST:PORT; the other peers are URLs."""
+
+    inbox: str
+    bank: str
+    smtp: str
+    mailbox: str
+    base_url: str
+    model: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order as the bank knows it; amounts are in cents."""
+
+    order_id: str
+    item: str
+    paid: int
+    delivered: str
+    refunded: int
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The bank's word that a refund is booked."""
+
+    refund_id: str
+    order_id: str
+    amount: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The mail server's word that a reply is on its way."""
+
+    message_id: str
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A tool call that made no sense; the model is told and may try otherwise."""
+
+    error: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """What became of one mail: the model's last word, the refunds booked, the replies sent."""
+
+    mail: str
+    decision: str
+    refunds: tuple[Receipt, ...]
+    replies: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of the whole inbox."""
+
+    lines: tuple[Line, ...]
+
+
+@dataclass
+class Desk:
+    """The state of the work, saved at every turn: the pile, and the mail in hand."""
+
+    pile: list[str]
+    mail: Mail | None = None
+    chat: list[Message] = field(default_factory=list)
+    refunds: list[Receipt] = field(default_factory=list)
+    replies: int = 0
+    lines: list[Line] = field(default_factory=list)
+
+
+@step(effect="read")
+async def list_mails(inbox: str) -> list[str]:
+    """Names of the mails to work on."""
+    return mails.names(Path(inbox))
+
+
+@step(effect="read")
+async def read_mail(inbox: str, name: str) -> Mail:
+    """Open one mail."""
+    return mails.read(Path(inbox, name))
+
+
+@step(effect="read")
+async def think(base_url: str, model: str, messages: list[Message]) -> Message:
+    """Ask the model what to do next."""
+    return await chat.complete(base_url, model, messages)
+
+
+@step(effect="read")
+async def look_up_order(bank: str, order_id: str) -> Order:
+    """Ask the bank about an order."""
+    return msgspec.convert(await rest.get(f"{bank}/orders/{quote(order_id)}"), Order)
+
+
+@step(effect="idempotent")
+async def refund(bank: str, order_id: str, amount: int) -> Receipt:
+    """Pay back. Safe to repeat: the bank books a key once, and the key outlives this process."""
+    body = {"order_id": order_id, "amount": amount}
+    return msgspec.convert(await rest.post(f"{bank}/refunds", body, idempotency_key()), Receipt)
+
+
+@step(effect="once")
+async def send_reply(smtp: str, mailbox: str, mail: Mail, text: str) -> Sent:
+    """Answer a mail. Never repeated on a guess: a customer must not get two letters."""
+    letter = EmailMessage()
+    letter["From"] = "Northlight Lamps <refunds@northlight.example>"
+    letter["To"] = mail.sender
+    letter["Subject"] = f"Re: {mail.subject}"
+    letter["Message-ID"] = message_id()
+    letter["In-Reply-To"] = mail.message_id
+    letter.set_content(text)
+    await asyncio.to_thread(post, smtp, letter)
+    return Sent(message_id())
+
+
+@send_reply.reconcile
+async def has_it_arrived(smtp: str, mailbox: str, mail: Mail, text: str) -> Outcome[Sent]:
+    """After a crash in `send_reply`: ask the mail server, which knows."""
+    try:
+        answer = await rest.get(f"{mailbox}/messages/{quote(message_id(), safe='')}")
+    except OSError as trouble:
+        return Unknown(str(trouble))
+    return Done(Sent(message_id())) if answer["arrived"] else NotDone()
+
+
+def message_id() -> str:
+    """The Message-ID of the reply: the same one however often this step is looked at."""
+    return f"<{idempotency_key()}@northlight.example>"
+
+
+def post(smtp: str, letter: EmailMessage) -> None:
+    """Hand a letter to the mail server."""
+    host, _, port = smtp.rpartition(":")
+    with smtplib.SMTP(host, int(port), timeout=10) as server:
+        server.send_message(letter)
+
+
+async def use(job: Job, mail: Mail, call: Call) -> Order | Receipt | Sent | Mistake:
+    """Do what the model asks for; what it got wrong is an answer to it, not a crash."""
+    try:
+        match call.name, call.parsed():
+            case "look_up_order", {"order_id": str(order_id)}:
+                return await look_up_order(job.bank, order_id)
+            case "refund", {"order_id": str(order_id), "amount": int(amount)}:
+                return await refund(job.bank, order_id, amount)
+            case "send_reply", {"text": str(text)}:
+                return await send_reply(job.smtp, job.mailbox, mail, text)
+    except rest.Refused as refusal:
+        return Mistake(str(refusal))
+    return Mistake(f"no tool {call.name} takes these arguments")
+
+
+@workflow
+async def desk(job: Job) -> Report:
+    """Work through the inbox, mail by mail; one turn is one answer of the model."""
+    async for turn in turns(Desk(pile=await list_mails(job.inbox)), max=1000):
+        if turn.mail is None:
+            if not turn.pile:
+                return Report(tuple(turn.lines))
+            turn.mail = await read_mail(job.inbox, turn.pile.pop(0))
+            turn.chat = [Message("system", chat.SYSTEM), Message("user", turn.mail.as_text())]
+        answer = await think(job.base_url, job.model, turn.chat)
+        turn.chat.append(answer)
+        if answer.calls:
+            outcomes = await asyncio.gather(*(use(job, turn.mail, call) for call in answer.calls))
+            for call, outcome in zip(answer.calls, outcomes, strict=True):
+                turn.chat.append(Message("tool", json.dumps(asdict(outcome)), call_id=call.id))
+            turn.refunds += [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+            turn.replies += sum(isinstance(outcome, Sent) for outcome in outcomes)
+        else:
+            decision = answer.content.strip()
+            line = Line(turn.mail.name, decision, tuple(turn.refunds), turn.replies)
+            turn.lines.append(line)
+            turn.mail, turn.chat, turn.refunds, turn.replies = None, [], [], 0
+    raise RuntimeError("the model did not come to an end in 1000 turns")

@@ -1,0 +1,1 @@
+"""The step algorithm, its two drivers, and what stands around them."""

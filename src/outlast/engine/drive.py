@@ -1,0 +1,355 @@
+"""The two drivers of a flow: one for plain code, one for asyncio. They do what a flow requests."""
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Coroutine, Generator
+from typing import TypeVar, cast
+
+from outlast.engine.flow import (
+    Body,
+    Cancelled,
+    Deliver,
+    Drain,
+    Ended,
+    Forever,
+    Raised,
+    Reply,
+    Request,
+    Returned,
+    Sleep,
+    TimedOut,
+    Write,
+)
+from outlast.engine.order import PASSES, Sequencer
+from outlast.engine.run import AttemptInfo, Run
+from outlast.engine.scope import ATTEMPT
+from outlast.engine.stop import Asleep, Broken, Lost, Moved
+from outlast.engine.timers import Alarm
+from outlast.errors import BodyCancelled, LostRun, StopRun, StoreError
+from outlast.journal import Entry, Evidence, OwnerWrite, RunMoved
+
+T = TypeVar("T")
+
+
+def drive_sync(flow: Generator[Request, Reply, T], run: Run) -> T:
+    """Perform a flow's requests in the calling thread."""
+    reply: Reply = None
+    error: BaseException | None = None
+    while True:
+        try:
+            request = flow.send(reply) if error is None else flow.throw(error)
+        except StopIteration as end:
+            return cast(T, end.value)
+        reply = error = None
+        try:
+            reply = _perform_sync(request, run)
+        except StopRun as stop:
+            error = stop
+
+
+async def drive_async(flow: Generator[Request, Reply, T], run: Run, scope: object) -> T:
+    """Perform a flow's requests in the running task.
+
+    Args:
+        scope: the task's scope; results race only between scopes.
+    """
+    reply: Reply = None
+    error: BaseException | None = None
+    cancelled: asyncio.CancelledError | None = None
+    while True:
+        try:
+            request = flow.send(reply) if error is None else flow.throw(error)
+        except StopIteration as end:
+            return cast(T, end.value)
+        except Cancelled:
+            assert cancelled is not None
+            raise cancelled from None
+        reply = error = None
+        try:
+            reply = await _perform_async(request, run, scope)
+        except StopRun as stop:
+            error = stop
+        except asyncio.CancelledError as cancel:
+            error, cancelled = Cancelled(), cancel
+
+
+# ---- plain code
+
+
+def _perform_sync(request: Request, run: Run) -> Reply:
+    match request:
+        case Write():
+            if request.mode == "open":
+                _await_bodies(run)
+            try:
+                item = _item(request, run)
+                return run.store.write(item, durable=request.durable)
+            except (LostRun, RunMoved, StoreError) as problem:
+                raise _stopped_by(problem, request, run) from None
+        case Body():
+            return _call(request)
+        case Deliver():
+            if run.sequencer is not None:
+                run.sequencer.skip(request.order)
+            return None
+        case Sleep():
+            _sleep(request.due, run)
+            return None
+        case Drain():
+            _drain(run)
+            return None
+        case Forever():
+            # Only asyncio code can be cancelled, so the code must have changed colour.
+            raise RuntimeError(
+                "a plain call was recorded as cancelled; was it asynchronous before?"
+            )
+
+
+def _call(request: Body) -> Ended:
+    attempt = request.attempt
+    if request.timeout is not None:
+        return _call_with_timeout(request, request.timeout)
+    token = ATTEMPT.set(attempt)
+    try:
+        return Returned(request.fn(*request.args, **request.kwargs))
+    except Exception as exc:
+        return Raised(exc)
+    finally:
+        ATTEMPT.reset(token)
+
+
+def _call_with_timeout(request: Body, timeout: float) -> Ended:
+    """Run the body in a thread of its own, so that the wait for it ends on time. The body itself
+    cannot be stopped; until it ends, the run opens nothing more (`_await_bodies`)."""
+    ended: list[Ended] = []
+    finished = threading.Event()
+    context = contextvars.copy_context()
+
+    def body() -> None:
+        context.run(ATTEMPT.set, request.attempt)
+        try:
+            ended.append(Returned(context.run(request.fn, *request.args, **request.kwargs)))
+        except Exception as exc:
+            ended.append(Raised(exc))
+        finally:
+            finished.set()
+
+    thread = threading.Thread(target=body, name=f"outlast {request.attempt.key}", daemon=True)
+    thread.start()
+    if finished.wait(timeout):
+        # Without an entry, the body ended by a BaseException such as SystemExit in its thread.
+        return ended[0] if ended else Raised(BodyCancelled("the body ended its own thread"))
+    request.attempt.run.bodies.append(thread)
+    return TimedOut(timeout)
+
+
+def _await_bodies(run: Run) -> None:
+    """Let bodies that outlived their timeout end, within the grace period; else stop the run."""
+    while run.bodies:
+        body = run.bodies[-1]
+        body.join(run.settings.grace)
+        if body.is_alive():
+            run.request_stop(run.stuck(body.name.removeprefix("outlast ")))
+            raise StopRun(run.stop)
+        run.bodies.remove(body)
+
+
+def _sleep(due: float, run: Run) -> None:
+    if not run.wait:
+        _drain(run)
+        run.request_stop(Asleep(due))
+    alarm = Alarm(due, run.world)
+    wake = threading.Event()
+    with run.watch(wake.set):
+        while True:
+            run.check()
+            left = alarm.remaining()
+            if left == 0:
+                return
+            wake.clear()
+            run.world.pause(min(left, run.settings.max_sleep), wake)
+
+
+def _drain(run: Run) -> None:
+    wake = threading.Event()
+    with run.watch(wake.set, idle=True):
+        while run.open:
+            wake.clear()
+            run.world.pause(run.settings.max_sleep, wake)
+
+
+# ---- asyncio
+
+
+async def _perform_async(request: Request, run: Run, scope: object) -> Reply:
+    match request:
+        case Write():
+            return await _write(request, run, scope)
+        case Body():
+            return await _await_body(request)
+        case Deliver():
+            await _in_order(run, request.order, scope)
+            return None
+        case Sleep():
+            await _sleep_async(request.due, run)
+            return None
+        case Drain():
+            await _drain_async(run)
+            return None
+        case Forever():
+            await _until_stopped(run)
+            raise StopRun(run.stop)
+
+
+async def _write(request: Write, run: Run, scope: object) -> Reply:
+    if request.mode == "open" and run.bodies:
+        await asyncio.to_thread(_await_bodies, run)
+    item = _item(request, run)
+    try:
+        if request.at_once or not request.durable:
+            # Tens of microseconds without a disk sync: cheaper than a trip through a thread.
+            order = run.store.write_now(item, durable=request.durable)
+        else:
+            order = await _commit(item, run)
+    except (LostRun, RunMoved, StoreError) as problem:
+        raise _stopped_by(problem, request, run) from None
+    if request.deliver:
+        await _in_order(run, order, scope)
+    return order
+
+
+async def _commit(item: OwnerWrite, run: Run) -> int:
+    """A durable commit. A caller that is cancelled meanwhile learns so after the commit: whether an
+    outcome is recorded must not depend on which of the two came first."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[int] = loop.create_future()
+
+    def done(result: int | Exception) -> None:
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    run.store.submit(item, durable=True, done=done, loop=loop)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not future.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({future})
+        future.result()  # a refused write matters more than the cancellation
+        raise
+
+
+async def _in_order(run: Run, order: int, scope: object) -> None:
+    assert run.sequencer is not None
+    turn = run.sequencer.offer(order, scope)
+    if turn is not None:
+        await turn
+
+
+async def _await_body(request: Body) -> Ended:
+    token = ATTEMPT.set(request.attempt)
+    task = asyncio.current_task()
+    assert task is not None
+    clock = asyncio.timeout(request.timeout)
+    try:
+        async with clock:
+            result = request.fn(*request.args, **request.kwargs)
+            if isinstance(result, Coroutine) or hasattr(result, "__await__"):
+                result = await result
+            return Returned(result)
+    except asyncio.CancelledError:
+        if task.cancelling():
+            raise
+        return Raised(BodyCancelled("something that the step awaited was cancelled"))
+    except TimeoutError as exc:
+        return TimedOut(request.timeout or 0.0) if clock.expired() else Raised(exc)
+    except Exception as exc:
+        return Raised(exc)
+    finally:
+        ATTEMPT.reset(token)
+
+
+async def _sleep_async(due: float, run: Run) -> None:
+    alarm = Alarm(due, run.world)
+    while True:
+        run.check()
+        left = alarm.remaining()
+        if left == 0:
+            return
+        if not run.wait:
+            await _stop_if_idle(run)
+        await _pause(run, min(left, run.settings.max_sleep))
+
+
+async def _stop_if_idle(run: Run) -> None:
+    """With `wait=False`: leave, once nothing but timers is left to wait for."""
+    await _drain_async(run)
+    for _ in range(PASSES):
+        await asyncio.sleep(0)
+    if not run.open and run.dues:
+        run.request_stop(Asleep(min(run.dues.values())))
+    run.check()
+
+
+async def _pause(run: Run, seconds: float | None, *, idle: bool = False) -> None:
+    """Wait until the run must stop (with `idle`: or has nothing open), at most `seconds`."""
+    loop = asyncio.get_running_loop()
+    changed = loop.create_future()
+
+    def wake() -> None:
+        if not changed.done():
+            changed.set_result(None)
+
+    timer = None if seconds is None else loop.call_later(seconds, wake)
+    try:
+        with run.watch(lambda: loop.call_soon_threadsafe(wake), idle=idle):
+            if run.open if idle else run.stop is None:
+                await changed
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+async def _drain_async(run: Run) -> None:
+    while run.open:
+        await _pause(run, run.settings.max_sleep, idle=True)
+
+
+async def _until_stopped(run: Run) -> None:
+    while run.stop is None:
+        await _pause(run, None)
+
+
+# ---- both
+
+
+def _item(request: Write, run: Run) -> OwnerWrite:
+    return run.owner_write(request.entries, request.mode, request.becomes, release=request.release)
+
+
+def _stopped_by(problem: LostRun | RunMoved | StoreError, request: Write, run: Run) -> StopRun:
+    """What a refused write means for the run; keeps a result that came too late."""
+    if isinstance(problem, StoreError):
+        run.request_stop(Broken(problem))
+        return StopRun(run.stop)
+    run.request_stop(Lost(problem) if isinstance(problem, LostRun) else Moved(problem.status))
+    if request.late is not None:
+        key = request.entries[-1].key
+        evidence = Evidence(run.run_id, run.epoch, run.world.wall(), (Entry(request.late, key),))
+        try:
+            run.store.write_now(evidence, durable=True)
+        except StoreError as lost_too:
+            problem.add_note(f"the late result of {key} could not be kept either: {lost_too}")
+    return StopRun(run.stop)
+
+
+def sequence(run: Run) -> None:
+    """Give a run its sequencer; called in the event loop that will execute it."""
+    run.sequencer = Sequencer(run.history.orders())
+
+
+__all__ = ["AttemptInfo", "drive_async", "drive_sync", "sequence"]

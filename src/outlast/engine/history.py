@@ -1,0 +1,168 @@
+"""What a run has already done, read once and indexed by position.
+
+A *position* is where in the workflow a call stands: `4` is the fifth call, `s2.0` the first call
+in the second task, `7.t3.1` the second call in turn 3 of the loop that stands at 7. Key and
+position belong together: `think#7.t3.1`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from outlast import events
+from outlast.events import Event
+from outlast.records import StoredEvent
+
+
+def key_of(name: str, position: str) -> str:
+    """The key of what `name` calls at a position."""
+    return f"{name}#{position}"
+
+
+def position_of(key: str) -> str:
+    """The position in a key."""
+    return key.rpartition("#")[2]
+
+
+def name_of(key: str) -> str:
+    """The name in a key."""
+    return key.rpartition("#")[0]
+
+
+@dataclass(slots=True)
+class Past:
+    """What is recorded of one call.
+
+    Attributes:
+        attempts: attempts opened; `failures` of them ended with an error of their own.
+        open: an attempt was opened and has no outcome.
+        crashes: deaths inside this call since the last outcome or operator's resume.
+        retry_at: earliest time of the next attempt.
+        outcome: the final event, if there is one; `order` is its sequence number.
+        doubt: why it is not known whether a `once` attempt took effect.
+        settled: an operator's decision that the workflow has not seen yet.
+        abandoned: workflow code cancelled the call.
+    """
+
+    key: str
+    name: str
+    digest: str = ""
+    attempts: int = 0
+    failures: int = 0
+    open: bool = False
+    crashes: int = 0
+    retry_at: float | None = None
+    due: float | None = None
+    outcome: Event | None = None
+    order: int = 0
+    doubt: str | None = None
+    settled: events.StepSettled | None = None
+    abandoned: bool = False
+    consumed: bool = False
+
+
+@dataclass(slots=True)
+class History:
+    """All calls of a run so far, by position, and the last saved turn of each loop."""
+
+    calls: dict[str, Past] = field(default_factory=dict)
+    turns: dict[str, events.TurnSaved] = field(default_factory=dict)
+    claims_without_progress: int = 0
+
+    def at(self, position: str) -> Past | None:
+        """The record of the call at a position, which thereby counts as asked for."""
+        past = self.calls.get(position)
+        if past is not None:
+            past.consumed = True
+        return past
+
+    def orders(self) -> list[int]:
+        """Sequence numbers of all outcomes, ascending: the order in which they were given out."""
+        return sorted(p.order for p in self.calls.values() if p.outcome is not None)
+
+    def unconsumed(self) -> list[Past]:
+        """Recorded calls that the workflow has not asked for."""
+        return [p for p in self.calls.values() if not p.consumed]
+
+    def finished(self) -> int:
+        """How many calls have an outcome."""
+        return sum(p.outcome is not None for p in self.calls.values())
+
+
+def build(rows: Iterable[StoredEvent]) -> History:
+    """Index a journal, oldest event first.
+
+    Raises:
+        msgspec.DecodeError, KeyError: an event cannot be read.
+    """
+    history = History()
+    for row in rows:
+        event = events.decode(row.kind, row.data)
+        if row.key is not None:
+            _add(history, row.key, row.seq, event)
+        elif isinstance(event, events.RunClaimed):
+            history.claims_without_progress += event.crash
+        elif isinstance(event, events.RunResumed):
+            history.claims_without_progress = 0
+            for past in history.calls.values():
+                past.crashes = 0
+    _drop_skipped_turns(history)
+    return history
+
+
+def _add(history: History, key: str, seq: int, event: Event) -> None:
+    position = position_of(key)
+    if isinstance(event, events.TurnSaved):
+        history.turns[position] = event
+        history.claims_without_progress = 0
+        return
+    past = history.calls.get(position)
+    if past is None:
+        past = history.calls[position] = Past(key=key, name=name_of(key))
+    match event:
+        case events.StepStarted():
+            past.digest, past.attempts, past.open = event.digest, event.attempt, True
+            past.doubt = None
+        case events.TimerSet():
+            past.digest, past.due = event.digest, event.due
+        case events.StepCompleted() | events.TimerFired() | events.ValueRecorded():
+            _close(past, event, seq)
+            history.claims_without_progress = 0
+        case events.StepFailed():
+            past.open, past.crashes, past.retry_at = False, 0, event.retry_at
+            past.failures += 1
+            if event.final:
+                _close(past, event, seq)
+            history.claims_without_progress = 0
+        case events.StepInterrupted():
+            past.open = False
+            past.crashes += event.crash
+            past.doubt = "its process ended while it ran"
+        case events.StepInDoubt():
+            past.open, past.crashes, past.doubt = False, 0, event.why
+            past.failures += 1
+        case events.StepAbandoned():
+            past.open, past.abandoned = False, True
+            if past.outcome is None:
+                past.doubt = "the workflow cancelled it"
+        case events.StepReconciled() if event.answer == "not-done":
+            past.doubt = None
+        case events.StepSettled():
+            past.settled, past.doubt, past.abandoned = event, None, False
+        case _:
+            pass  # kinds that explain, such as policy.decided or step.late, decide nothing here
+
+
+def _close(past: Past, event: Event, seq: int) -> None:
+    past.outcome, past.order = event, seq
+    past.open, past.crashes, past.doubt, past.settled = False, 0, None, None
+
+
+def _drop_skipped_turns(history: History) -> None:
+    """Forget the calls of turns before the last saved one: the saved state stands for them."""
+    for loop, saved in history.turns.items():
+        prefix = f"{loop}.t"
+        for position in list(history.calls):
+            if position.startswith(prefix):
+                turn = int(position[len(prefix) :].partition(".")[0])
+                if turn < saved.turn:
+                    del history.calls[position]

@@ -1,0 +1,184 @@
+"""A run as the process that executes it sees it."""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from outlast.engine.history import History
+from outlast.engine.spec import Settings
+from outlast.engine.stop import Hold, Stop
+from outlast.errors import StopRun
+from outlast.journal import Becomes, Entry, OwnerWrite
+from outlast.leases import lease_from
+from outlast.policy.gate import Gate, allow_all
+from outlast.records import Effect, RunRow
+from outlast.store.writer import Store
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from outlast.engine.order import Sequencer
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptInfo:
+    """The attempt whose body runs now.
+
+    Attributes:
+        deadline: when it times out, in seconds since the epoch; None without a timeout.
+    """
+
+    run: "Run"
+    key: str
+    number: int
+    effect: Effect
+    idempotency_key: str
+    deadline: float | None = None
+
+
+class Run:
+    """A claimed run: its identity, its history, what is open in it, and whether it must stop.
+
+    Only `request_stop`, `closed` and `watch` are called from other threads.
+    """
+
+    def __init__(
+        self,
+        row: RunRow,
+        args: bytes,
+        history: History,
+        store: Store,
+        settings: Settings,
+        *,
+        wait: bool = True,
+        gate: Gate = allow_all,
+    ) -> None:
+        self.row = row
+        self.args = args
+        self.run_id = row.run_id
+        self.epoch = row.epoch
+        self.history = history
+        self.store = store
+        self.world = store.world
+        self.settings = settings
+        self.wait = wait
+        self.gate = gate
+        self.stop: Stop | None = None
+        self.replayed = history.finished()
+        self.open: dict[str, AttemptInfo] = {}
+        self.dues: dict[str, float] = {}
+        self.tasks: weakref.WeakKeyDictionary[asyncio.Future[object], str] = (
+            weakref.WeakKeyDictionary()
+        )
+        self.sequencer: Sequencer | None = None
+        self.bodies: list[threading.Thread] = []
+        self._status: Literal["running", "waiting"] = "running"
+        self._lock = threading.Lock()
+        self._watchers: set[Callable[[], object]] = set()
+        self._idle_watchers: set[Callable[[], object]] = set()
+
+    def check(self) -> None:
+        """Raise if the run must stop. Every call of a step begins with this."""
+        if self.stop is not None:
+            raise StopRun(self.stop)
+
+    def request_stop(self, stop: Stop) -> None:
+        """Let nothing more begin in this run. The first reason counts."""
+        with self._lock:
+            if self.stop is None:
+                self.stop = stop
+        self._notify()
+
+    def opened(self, attempt: AttemptInfo) -> None:
+        self.open[attempt.key] = attempt
+
+    def closed(self, key: str) -> None:
+        """An attempt has its outcome in the journal."""
+        self.open.pop(key, None)
+        if not self.open and (self.stop is not None or self._idle_watchers):
+            self._notify()
+
+    def replaying(self) -> bool:
+        """Whether recorded calls are still to be asked for."""
+        return any(not past.consumed for past in self.history.calls.values())
+
+    @contextmanager
+    def watch(self, wake: Callable[[], object], *, idle: bool = False) -> Iterator[None]:
+        """Call `wake`, from any thread, when the run must stop; with `idle`, also when nothing is
+        open in it any more."""
+        watchers = self._idle_watchers if idle else self._watchers
+        with self._lock:
+            watchers.add(wake)
+        try:
+            yield
+        finally:
+            with self._lock:
+                watchers.discard(wake)
+
+    def _notify(self) -> None:
+        with self._lock:
+            watchers = [*self._watchers, *self._idle_watchers]
+        for wake in watchers:
+            wake()
+
+    def owner_write(
+        self,
+        entries: tuple[Entry, ...],
+        mode: Literal["open", "record"],
+        becomes: Becomes | None = None,
+        *,
+        release: bool = False,
+    ) -> OwnerWrite:
+        """An append under this run's epoch, which moves the status along if it has changed."""
+        return OwnerWrite(
+            run_id=self.run_id,
+            epoch=self.epoch,
+            at=self.world.wall(),
+            entries=entries,
+            mode=mode,
+            becomes=becomes or self._status_change(),
+            # Opening something is a heartbeat too: the owner is alive, and the body that follows
+            # should find the lease as long as it can be.
+            lease=lease_from(self.world, self.settings.lease) if mode == "open" else None,
+            release=release,
+        )
+
+    def _status_change(self) -> Becomes | None:
+        waits = bool(self.dues) and not self.open
+        status: Literal["running", "waiting"] = "waiting" if waits else "running"
+        if status == self._status and not waits:
+            return None
+        self._status = status
+        return Becomes(status, due_at=min(self.dues.values()) if waits else None)
+
+    def stuck(self, key: str) -> Hold:
+        """The stop for a body that outlived its timeout and the grace period."""
+        return Hold(
+            "stuck",
+            f"the body of step {key} still runs after its timeout and cannot be stopped from "
+            "within its process",
+            f"End the process that executes the run, then: outlast resume {self.run_id}",
+            key,
+        )
+
+
+_active: set[Run] = set()
+"""The runs that this process executes now."""
+
+
+@contextmanager
+def active(run: Run) -> Iterator[None]:
+    """Count a run as executed by this process until the block ends."""
+    _active.add(run)
+    try:
+        yield
+    finally:
+        _active.discard(run)
+
+
+def active_runs() -> frozenset[Run]:
+    """The runs that this process executes now."""
+    return frozenset(_active)

@@ -1,0 +1,89 @@
+"""What a decorator froze about a function."""
+
+import inspect
+import typing
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+from outlast.policy.retry import Retry
+from outlast.records import Effect
+
+OnDoubt = Literal["hold", "raise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a run is executed, as opposed to what it does. All times are in seconds.
+
+    Attributes:
+        lease: how long a claim outlives its last heartbeat.
+        grace: how long open attempts may go on once the process was asked to stop.
+        max_crashes: deaths inside one attempt after which the run is held.
+        max_sleep: the longest single sleep; after it the clocks are looked at again.
+    """
+
+    lease: float = 30.0
+    grace: float = 5.0
+    max_crashes: int = 3
+    max_sleep: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("lease", "grace", "max_sleep"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Settings({name}={getattr(self, name)}): more than 0 is expected")
+        if self.max_crashes < 1:
+            raise ValueError(f"Settings(max_crashes={self.max_crashes}): at least 1 is expected")
+
+
+@dataclass(frozen=True, slots=True)
+class StepSpec:
+    """A step: its function and how outlast treats it. See `outlast.step` for the fields."""
+
+    name: str
+    fn: Callable[..., object]
+    signature: inspect.Signature
+    is_async: bool
+    effect: Effect = "assumed"
+    retry: Retry = Retry()
+    timeout: float | None = None
+    in_doubt: OnDoubt = "hold"
+    not_done: tuple[type[BaseException], ...] = ()
+    unrecorded: frozenset[str] = frozenset()
+    secret: frozenset[str] = frozenset()
+    reconcile: Callable[..., object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowSpec:
+    """A workflow: its function and its name."""
+
+    name: str
+    fn: Callable[..., object]
+    signature: inspect.Signature
+    is_async: bool
+    module: str = field(default="")
+
+
+def workflow_spec(fn: object) -> WorkflowSpec | None:
+    """What `@workflow` froze about a function; None if it is not a workflow."""
+    return typing.cast(WorkflowSpec | None, getattr(fn, "__outlast_workflow__", None))
+
+
+@cache
+def hints_of(of: Hashable) -> dict[str, object]:
+    """The resolved annotations of a function or class; empty if they cannot be resolved.
+
+    They only help to find classes, so an annotation that exists for the type checker alone
+    (under `if TYPE_CHECKING`) is no error.
+    """
+    try:
+        return typing.get_type_hints(of, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        return {}
+
+
+def return_hint(fn: Callable[..., object]) -> object:
+    """The annotation of what a function returns, `Any` if there is none."""
+    return hints_of(inspect.unwrap(fn)).get("return", typing.Any)

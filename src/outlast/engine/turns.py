@@ -1,0 +1,168 @@
+"""Agent loops: state that is saved at each turn boundary and restored on resume.
+
+`turns(record)` yields the record once per turn. Between two turns its fields are stored. On resume
+the loop starts at the last saved turn, with the fields as they were at its start; the calls of
+earlier turns are not replayed, and what stands around the loop is.
+"""
+
+import asyncio
+from collections.abc import Generator, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from msgspec import Raw
+
+from outlast import codec, events
+from outlast.engine.drive import drive_async, drive_sync
+from outlast.engine.flow import Reply, Request, Write, hold, unreadable
+from outlast.engine.history import key_of
+from outlast.engine.order import PASSES
+from outlast.engine.run import Run
+from outlast.engine.scope import Scope
+from outlast.engine.stop import Hold
+from outlast.errors import Unreadable, UsageError
+from outlast.events import TurnField
+from outlast.journal import Entry
+
+S = TypeVar("S")
+
+
+class Turns(Generic[S]):
+    """Iterate with `for` or `async for`. See `outlast.turns`."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        record: S,
+        fields: Sequence[str],
+        hints: dict[str, object],
+        limit: int | None,
+    ) -> None:
+        self._scope = scope
+        self._run = scope.run
+        self._record = record
+        self._fields = fields
+        self._hints = hints
+        self._limit = limit
+        self._loop: str | None = None
+        self._turn = 0
+
+    # One algorithm (`_advance`), two drivers, as for steps.
+
+    def __iter__(self) -> Iterator[S]:
+        self._start()
+        return self
+
+    def __next__(self) -> S:
+        if self._loop is None:
+            raise UsageError("iterate over outlast.turns(...) with `for` or `async for`")
+        if drive_sync(self._advance(), self._run):
+            return self._record
+        raise StopIteration
+
+    def __aiter__(self) -> "Turns[S]":
+        self._start()
+        return self
+
+    async def __anext__(self) -> S:
+        if self._loop is None:
+            raise UsageError("iterate over outlast.turns(...) with `for` or `async for`")
+        if self._turn >= 0:
+            await self._tasks_ended()
+        if await drive_async(self._advance(), self._run, self._scope):
+            return self._record
+        raise StopAsyncIteration
+
+    def __del__(self) -> None:
+        # After `break` nothing calls us, but the loop statement lets go of its iterator: what
+        # follows is numbered as standing behind the loop, not in its last turn.
+        if getattr(self, "_loop", None) is not None:
+            self._scope.leave_loop(str(self._loop))
+
+    def _start(self) -> None:
+        if self._loop is not None:
+            raise UsageError("outlast.turns(...) can be iterated once; call it again instead")
+        self._run.check()
+        if self._scope.loop is not None:
+            raise UsageError(
+                f"run {self._run.run_id}: a loop over outlast.turns inside another one is not "
+                "durable; put both states into one record, or make the inner loop a step"
+            )
+        self._loop = self._scope.take()
+        self._turn = -1
+
+    def _advance(self) -> Generator[Request, Reply, bool]:
+        """Go to the next turn; False if there is none."""
+        run, loop = self._run, str(self._loop)
+        run.check()
+        if self._turn < 0:
+            saved = run.history.turns.get(loop)
+            self._turn = 0
+            if saved is not None:
+                yield from self._restore(saved)
+        else:
+            self._turn += 1
+            if self._limit is not None and self._turn >= self._limit:
+                self._scope.leave_loop(loop)
+                return False
+            yield from self._save()
+        if self._limit is not None and self._turn >= self._limit:
+            self._scope.leave_loop(loop)
+            return False
+        self._scope.enter_turn(loop, self._turn)
+        return True
+
+    def _save(self) -> Generator[Request, Reply, None]:
+        """Store the record, and go on with the stored form.
+
+        A visible commit: should a power cut lose it, the turn before is replayed from its steps,
+        which are durable, and comes to this same state.
+        """
+        data = {}
+        for name in self._fields:
+            where = f"field {name!r} of turn {self._turn} in run {self._run.run_id}"
+            data[name] = codec.encode(
+                getattr(self._record, name), where=where, hints=(self._hints.get(name),)
+            )
+        event = events.TurnSaved(
+            self._turn, {name: TurnField(value=Raw(value)) for name, value in data.items()}
+        )
+        entry = Entry(event, key_of("turns", str(self._loop)))
+        yield Write((entry,), "open", durable=False)
+        for name, value in data.items():
+            self._set(name, value)
+
+    def _restore(self, saved: events.TurnSaved) -> Generator[Request, Reply, None]:
+        missing = sorted(set(saved.fields) - set(self._fields))
+        if missing:
+            yield from hold(self._run, _lost_fields(self._run, missing))
+        for name, field in saved.fields.items():
+            try:
+                self._set(name, bytes(field.value))
+            except Unreadable as problem:
+                detail = f"field {name!r} saved at turn {saved.turn}: {problem}"
+                yield from hold(self._run, unreadable(self._run, detail))
+        self._turn = saved.turn
+
+    def _set(self, name: str, data: bytes) -> None:
+        setattr(self._record, name, codec.decode(data, hints=(self._hints.get(name),)))
+
+    async def _tasks_ended(self) -> None:
+        """A task that lives on into the next turn could not be brought back on resume."""
+        prefix = self._scope.prefix
+        for _ in range(PASSES):
+            alive = [t for t, p in self._run.tasks.items() if p.startswith(prefix) and not t.done()]
+            if not alive or self._run.stop is not None:
+                return
+            await asyncio.sleep(0)
+        raise UsageError(
+            f"run {self._run.run_id}: a task started in turn {self._turn} still runs at its end; "
+            "await it within the turn (a resumed run could not bring it back)"
+        )
+
+
+def _lost_fields(run: Run, names: list[str]) -> Hold:
+    return Hold(
+        "diverged",
+        f"the saved turn has fields that the record no longer has: {', '.join(names)}",
+        f"Bring them back, then: outlast resume {run.run_id}",
+    )

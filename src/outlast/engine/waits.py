@@ -1,0 +1,120 @@
+"""Durable timers and recorded values: calls that have no body of the user's."""
+
+from collections.abc import Callable, Generator
+from typing import Generic, TypeVar, cast
+
+from msgspec import Raw
+
+from outlast import codec, events
+from outlast.engine.drive import drive_async, drive_sync
+from outlast.engine.flow import (
+    Cancelled,
+    Deliver,
+    Flow,
+    Forever,
+    Reply,
+    Request,
+    Write,
+    abandon,
+    check_fit,
+    wait_until,
+)
+from outlast.engine.history import Past, key_of
+from outlast.engine.run import Run
+from outlast.engine.scope import Scope
+from outlast.journal import Entry
+
+T = TypeVar("T")
+
+
+def run_sleep(run: Run, position: str, seconds: float) -> Flow:
+    """A timer: set once, due at the same time in every later life of the run."""
+    run.check()
+    key = key_of("sleep", position)
+    digest = codec.digest(seconds)
+    past = run.history.at(position)
+    if past is not None:
+        yield from check_fit(run, past, "sleep", digest, f"{seconds:g} s")
+        if past.abandoned:
+            yield Forever()
+        if past.outcome is not None:
+            yield Deliver(past.order)
+            return None
+    else:
+        past = Past(key, "sleep")
+    try:
+        if past.due is None:
+            past.due = run.world.wall() + seconds
+            run.dues[key] = past.due
+            set_ = events.TimerSet(name="sleep", due=past.due, digest=digest)
+            yield Write((Entry(set_, key),), "open")
+        yield from wait_until(run, key, past.due)
+        run.check()
+        yield Write((Entry(events.TimerFired(), key),), "record", durable=False, deliver=True)
+    except Cancelled:
+        yield from abandon(run, key, past)
+        raise
+    return None
+
+
+def recorded_value(scope: Scope, name: str, compute: Callable[[], object]) -> object:
+    """A value that is computed once and recorded, such as the time. Never suspends.
+
+    The commit is visible, not synced: what is built on the value is recorded later in the same
+    journal, and a commit that reaches the disk takes all earlier ones along.
+    """
+    run = scope.run
+    position = scope.take()
+    return drive_sync(_recorded_value(run, position, name, compute), run)
+
+
+def _recorded_value(run: Run, position: str, name: str, compute: Callable[[], object]) -> Flow:
+    run.check()
+    past = run.history.at(position)
+    if past is not None:
+        yield from check_fit(run, past, name, "")
+        assert isinstance(past.outcome, events.ValueRecorded)
+        yield Deliver(past.order)
+        return codec.decode(bytes(past.outcome.value))
+    data = codec.encode(compute())
+    event = events.ValueRecorded(name=name, value=Raw(data))
+    yield Write((Entry(event, key_of(name, position)),), "open", durable=False)
+    return codec.decode(data)
+
+
+class Pending(Generic[T]):
+    """Something to wait for: `await it`, or `it.result()` in plain code. Once only."""
+
+    def __init__(
+        self, run: Run, scope: Scope, name: str, flow: Generator[Request, Reply, object]
+    ) -> None:
+        self._run = run
+        self._scope = scope
+        self._name = name
+        self._flow: Generator[Request, Reply, object] | None = flow
+
+    def __await__(self) -> Generator[object, object, T]:
+        coroutine = drive_async(self._take(), self._run, self._scope)
+        return cast(Generator[object, object, T], coroutine.__await__())
+
+    def result(self) -> T:
+        """Wait in plain code. In asynchronous code this would block the event loop."""
+        return cast(T, drive_sync(self._take(), self._run))
+
+    def _take(self) -> Generator[Request, Reply, object]:
+        flow, self._flow = self._flow, None
+        if flow is None:
+            raise RuntimeError(f"outlast.{self._name} was waited for twice; call it again instead")
+        return flow
+
+    def __del__(self) -> None:
+        # The attribute is missing if __init__ itself failed.
+        if getattr(self, "_flow", None) is not None:
+            import warnings
+
+            warnings.warn(
+                f"outlast.{self._name} was called but not waited for: use "
+                f"`await outlast.{self._name}(...)`, or `.result()` in plain code",
+                RuntimeWarning,
+                stacklevel=2,
+            )

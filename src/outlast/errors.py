@@ -1,0 +1,208 @@
+"""Every exception outlast raises, in one tree.
+
+Exception
+└── OutlastError                 catch this to catch everything below
+    ├── UsageError               the call was wrong; nothing was written
+    │   ├── OutsideRun           a workflow was called without a run
+    │   ├── NoRunContext         a step was called in a bare thread while a run is active
+    │   ├── UnknownRun           no run has that id
+    │   └── RunMismatch          the run id belongs to another workflow or other arguments
+    ├── StoreError               the store could not be opened, read or written
+    ├── NotStorable              a value cannot be stored exactly
+    ├── Unreadable               stored bytes cannot be turned back into their value
+    ├── RunStopped               a run did not return a result
+    │   ├── RunFailed            the workflow raised
+    │   ├── RunHeld              the run needs somebody
+    │   ├── RunKilled            an operator killed it
+    │   ├── RunWaiting           the run sleeps until a time (only with wait=False)
+    │   ├── RunOwned             another live process has it
+    │   ├── RunReleased          this process gave it up (SIGTERM); it can be resumed
+    │   └── LostRun              this process had it and another one took it over
+    ├── StepFailed               a step's recorded error whose class cannot be rebuilt
+    ├── InDoubt                  a `once` step may or may not have happened
+    ├── StepTimeout              an attempt took longer than its timeout
+    ├── BodyCancelled            something that a step awaited was cancelled by somebody else
+    └── NotDone                  raised *by a tool*: "this certainly did not happen"
+
+BaseException
+└── StopRun                      unwinds a workflow that must stop; never catch it
+"""
+
+from typing import Literal
+
+
+class OutlastError(Exception):
+    """Base class of all errors of outlast."""
+
+
+class UsageError(OutlastError):
+    """The call itself was wrong. Nothing was run and nothing was written."""
+
+
+class OutsideRun(UsageError):
+    """A workflow was called as a plain function. Use `outlast.run` or `.plain`."""
+
+
+class NoRunContext(UsageError):
+    """A step was called where its run cannot be told (a bare thread, for instance)."""
+
+
+class UnknownRun(UsageError):
+    """No run, or more than one, matches the given id."""
+
+
+class RunMismatch(UsageError):
+    """The run id is taken by another workflow, or by the same one with other arguments."""
+
+
+StoreProblem = Literal[
+    "full", "read-only", "not-a-store", "gone", "busy", "newer", "damaged", "forked", "closed", "io"
+]
+
+
+class StoreError(OutlastError):
+    """The store could not be opened, read or written. Never counted as a tool's fault.
+
+    Attributes:
+        problem: what kind of trouble it is, one of `StoreProblem`.
+    """
+
+    def __init__(self, message: str, problem: StoreProblem = "io") -> None:
+        super().__init__(message, problem)
+        self.problem: StoreProblem = problem
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class NotStorable(OutlastError):
+    """A value cannot be stored so that it reads back exactly as it was."""
+
+
+class Unreadable(OutlastError):
+    """Stored bytes cannot be turned back into their value; the bytes are kept."""
+
+
+class RunStopped(OutlastError):
+    """A run ended or paused without a result for the caller.
+
+    Attributes:
+        run_id: the run.
+    """
+
+    def __init__(self, run_id: str, message: str) -> None:
+        super().__init__(run_id, message)
+        self.run_id = run_id
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class RunFailed(RunStopped):
+    """The workflow raised. `__cause__` is the workflow's own exception where it can be rebuilt."""
+
+
+class RunHeld(RunStopped):
+    """The run needs somebody before it can go on.
+
+    Attributes:
+        reason: why it is held, one of `records.HoldReason`.
+        fix: the command or the change that lets it go on.
+    """
+
+    def __init__(self, run_id: str, reason: str, detail: str, fix: str) -> None:
+        super().__init__(run_id, f"run {run_id} is held ({reason}): {detail}\n{fix}")
+        self.args = (run_id, reason, detail, fix)
+        self.reason = reason
+        self.detail = detail
+        self.fix = fix
+
+
+class RunKilled(RunStopped):
+    """An operator killed the run."""
+
+
+class RunWaiting(RunStopped):
+    """The run sleeps and no process needs to hold it.
+
+    Attributes:
+        due: when it can go on, in seconds since the epoch; None if it does not wait for a time.
+    """
+
+    def __init__(self, run_id: str, due: float | None, message: str) -> None:
+        super().__init__(run_id, message)
+        self.args = (run_id, due, message)
+        self.due = due
+
+
+class RunOwned(RunStopped):
+    """Another live process executes the run."""
+
+
+class RunReleased(RunStopped):
+    """This process gave the run up before its end. Nothing is lost; resume it."""
+
+
+class LostRun(RunStopped):
+    """Another process took the run over, so this one may write nothing more to it."""
+
+
+class StepFailed(OutlastError):
+    """The recorded error of a step, where the original exception cannot be rebuilt.
+
+    Attributes:
+        type: qualified name of the original exception class.
+        fault: the fault class it was given, see `outlast.policy.faults`.
+        message: text of the original exception.
+    """
+
+    def __init__(self, type: str, fault: str, message: str) -> None:
+        super().__init__(type, fault, message)
+        self.type = type
+        self.fault = fault
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}"
+
+
+class InDoubt(OutlastError):
+    """A `once` step was started and its outcome is unknown (with `in_doubt="raise"`).
+
+    Attributes:
+        step: key of the step.
+        why: what happened to the attempt.
+    """
+
+    def __init__(self, step: str, why: str) -> None:
+        super().__init__(step, why)
+        self.step = step
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"step {self.step} may or may not have happened: {self.why}"
+
+
+class StepTimeout(OutlastError):
+    """An attempt did not end within the step's `timeout`."""
+
+
+class BodyCancelled(OutlastError):
+    """A step failed since something it awaited was cancelled, though nobody cancelled the step."""
+
+
+class NotDone(OutlastError):
+    """ "This certainly did not happen."
+
+    A `once` step raises it to say that its effect did not take place; a reconcile function
+    returns it to say so afterwards.
+    """
+
+
+class StopRun(BaseException):
+    """Unwinds the workflow of a run that must stop here.
+
+    It derives from BaseException so that `except Exception` in workflow code lets it pass. The
+    engine does not rely on its arrival: a workflow that swallows it still runs no further step.
+    """

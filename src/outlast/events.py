@@ -1,0 +1,261 @@
+"""The kinds of events in a journal and what each one carries.
+
+An event's `data` is JSON. Values of the user's program stand in it as `Raw`: JSON that the codec
+made and that only the codec reads. Fields may be added later, with a default; none is removed.
+"""
+
+from typing import ClassVar
+
+import msgspec
+from msgspec import Raw
+
+from outlast.records import Effect, HoldReason, Identity, Source
+
+NOTHING = Raw(b"null")
+
+ABSENT = Raw(b"")
+"""Stands for a value that is not there: msgspec reads no `Raw | None`."""
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Base of all event payloads. `kind` is the value of the column of that name."""
+
+    kind: ClassVar[str]
+
+    def encode(self) -> bytes:
+        return _ENCODER.encode(self)
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An exception as stored.
+
+    Attributes:
+        type: qualified name of its class.
+        message: its text.
+        fault: its fault class.
+        rebuild: class, args and attributes by which an equal exception can be made; ABSENT if that
+            is not possible, and the workflow then sees `StepFailed`.
+        traceback: the original traceback as text.
+    """
+
+    type: str
+    message: str
+    fault: str
+    rebuild: Raw = ABSENT
+    traceback: str = ""
+
+
+class RunCreated(Event, frozen=True):
+    """The run exists. `args` holds the arguments, `digest` their fingerprint."""
+
+    kind = "run.created"
+    uid: str
+    workflow: str
+    args: Raw
+    digest: str
+    trace_id: str
+    source: Source | None = None
+    tags: dict[str, str] = {}
+    library: str = ""
+
+
+class RunClaimed(Event, frozen=True):
+    """A process became the owner under a new epoch; `crash` if the one before it had died."""
+
+    kind = "run.claimed"
+    owner: Identity
+    previous: Identity | None = None
+    crash: bool = False
+
+
+class RunReleased(Event, frozen=True):
+    """The owner gave the run up, unfinished, without a crash."""
+
+    kind = "run.released"
+    why: str
+
+
+class RunHeld(Event, frozen=True):
+    """The run needs somebody; `fix` says what lets it go on."""
+
+    kind = "run.held"
+    reason: HoldReason
+    detail: str
+    fix: str = ""
+    step: str | None = None
+
+
+class RunResumed(Event, frozen=True):
+    """Somebody asked a held run to go on; crash counts start again from here."""
+
+    kind = "run.resumed"
+    by: str = ""
+
+
+class RunCompleted(Event, frozen=True):
+    """The workflow returned."""
+
+    kind = "run.completed"
+    result: Raw
+
+
+class RunFailed(Event, frozen=True):
+    """The workflow raised."""
+
+    kind = "run.failed"
+    error: ErrorRecord
+
+
+class RunKilled(Event, frozen=True):
+    """An operator ended the run for good."""
+
+    kind = "run.killed"
+    by: str = ""
+    why: str = ""
+
+
+class PolicyDecided(Event, frozen=True):
+    """What the policy gate said about an attempt before it opened (nothing is written if it
+    simply allowed it)."""
+
+    kind = "policy.decided"
+    decision: str
+    rule: str = ""
+
+
+class StepStarted(Event, frozen=True):
+    """An attempt opened. `digest` is the fingerprint of its arguments, `preview` a short text."""
+
+    kind = "step.started"
+    name: str
+    attempt: int
+    effect: Effect
+    digest: str = ""
+    preview: str = ""
+    idempotency: str = ""
+
+
+class StepCompleted(Event, frozen=True):
+    """An attempt returned."""
+
+    kind = "step.completed"
+    value: Raw
+    attempt: int = 1
+
+
+class StepFailed(Event, frozen=True):
+    """An attempt failed and this is known. `final`: the workflow got the error. Otherwise another
+    attempt may start at `retry_at`."""
+
+    kind = "step.failed"
+    attempt: int
+    error: ErrorRecord
+    final: bool
+    retry_at: float | None = None
+
+
+class StepInterrupted(Event, frozen=True):
+    """An attempt ended with its process. `crash` is false after an orderly release."""
+
+    kind = "step.interrupted"
+    attempt: int
+    crash: bool
+
+
+class StepAbandoned(Event, frozen=True):
+    """Workflow code cancelled the call while it ran."""
+
+    kind = "step.abandoned"
+    attempt: int
+
+
+class StepInDoubt(Event, frozen=True):
+    """A `once` attempt ended in a way that does not tell whether its effect took place."""
+
+    kind = "step.in_doubt"
+    attempt: int
+    why: str
+    error: ErrorRecord | None = None
+
+
+class StepReconciled(Event, frozen=True):
+    """What the reconcile function answered: `done`, `not-done` or `unknown`."""
+
+    kind = "step.reconciled"
+    answer: str
+    why: str = ""
+
+
+class StepSettled(Event, frozen=True):
+    """What an operator decided: `done` (with a value as plain JSON), `not-done` or `failed`."""
+
+    kind = "step.settled"
+    decision: str
+    value: Raw = NOTHING
+    text: str = ""
+    by: str = ""
+
+
+class StepLate(Event, frozen=True):
+    """A result that arrived after the run had gone to another owner: evidence, never replayed."""
+
+    kind = "step.late"
+    attempt: int
+    value: Raw = ABSENT
+    error: ErrorRecord | None = None
+
+
+class TurnField(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One field of a turn's record: its whole value, or what was appended to the last one."""
+
+    value: Raw = ABSENT
+    tail: Raw = ABSENT
+
+
+class TurnSaved(Event, frozen=True):
+    """State at the start of turn `turn` of the loop named by the key. A field that is left out is
+    unchanged since the event before; with `full`, no earlier event is needed."""
+
+    kind = "turn.saved"
+    turn: int
+    fields: dict[str, TurnField]
+    full: bool = True
+
+
+class TimerSet(Event, frozen=True):
+    """A durable timer. `due` is in seconds since the epoch."""
+
+    kind = "timer.set"
+    name: str
+    due: float
+    digest: str = ""
+
+
+class TimerFired(Event, frozen=True):
+    """The timer's time came."""
+
+    kind = "timer.fired"
+
+
+class ValueRecorded(Event, frozen=True):
+    """A value that cannot be computed again, such as the time."""
+
+    kind = "value.recorded"
+    name: str
+    value: Raw
+
+
+ALL: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__()}
+
+
+def decode(kind: str, data: bytes) -> Event:
+    """Read one event's data.
+
+    Raises:
+        msgspec.DecodeError, KeyError: the bytes or the kind are not ours (a newer library, or a
+            damaged store).
+    """
+    return msgspec.json.decode(data, type=ALL[kind])

@@ -1,0 +1,216 @@
+"""Appending to a run's journal: the hash chain, the fence, and the owner's writes.
+
+There are three ways to write (design, section 5.2). *Owner* writes carry an epoch and are refused
+once another process has claimed the run. *Commands* (control.py) depend on the run's status.
+*Evidence* is appended whatever the state, and is never replayed.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import msgspec
+
+from outlast.errors import LostRun, OutlastError
+from outlast.events import Event
+from outlast.records import Identity, RunRow, Source, Status, StoredEvent
+from outlast.store.base import Row, Tx
+
+GENESIS = b"\0" * 32
+"""Head of a journal that has no event yet."""
+
+ACTIVE: frozenset[str] = frozenset({"running", "waiting"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One event to append; `key` names the step, timer or turn loop it belongs to."""
+
+    event: Event
+    key: str | None = None
+
+
+class RunMoved(OutlastError):
+    """An owner's write was refused since somebody changed the run's status meanwhile.
+
+    Attributes:
+        status: what the run is now.
+    """
+
+    def __init__(self, run_id: str, status: Status) -> None:
+        super().__init__(run_id, status)
+        self.run_id = run_id
+        self.status: Status = status
+
+
+def link(
+    previous: bytes,
+    run_id: str,
+    seq: int,
+    kind: str,
+    key: str | None,
+    at: float,
+    epoch: int,
+    data: bytes,
+) -> bytes:
+    """Hash of one event: SHA-256 over the hash before it, its columns as JSON, and its data."""
+    columns = msgspec.json.encode((run_id, seq, kind, key, at, epoch))
+    return hashlib.sha256(b"\n".join((previous, columns, data))).digest()
+
+
+def extend(
+    tx: Tx, run_id: str, seq: int, head: bytes, epoch: int, at: float, entries: Sequence[Entry]
+) -> int:
+    """Append `entries` behind (`seq`, `head`) and move the projection along.
+
+    Returns the sequence number of the last one. The caller has checked the fence.
+    """
+    for entry in entries:
+        seq += 1
+        kind, key, data = entry.event.kind, entry.key, entry.event.encode()
+        head = link(head, run_id, seq, kind, key, at, epoch, data)
+        tx.run(
+            "append_event",
+            run_id=run_id,
+            seq=seq,
+            kind=kind,
+            key=key,
+            data=data,
+            at=at,
+            epoch=epoch,
+            hash=head,
+        )
+    tx.run("advance_run", run_id=run_id, seq=seq, head=head, at=at)
+    return seq
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Until when an owner may write: by the wall clock for other hosts, by the boot clock here."""
+
+    wall: float
+    boot: float
+
+
+@dataclass(frozen=True, slots=True)
+class Becomes:
+    """What the run's status becomes with an owner's write."""
+
+    status: Status
+    reason: str | None = None
+    detail: str | None = None
+    due_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerWrite:
+    """An append by the holder of `epoch`.
+
+    Attributes:
+        mode: `open` starts something, so the run must be active; `record` tells what has ended,
+            which is also allowed once an operator has paused the run.
+        becomes: the new status, or None to leave it.
+        lease: renewed in the same transaction, if given.
+        release: the owner lets go of the run.
+    """
+
+    run_id: str
+    epoch: int
+    at: float
+    entries: tuple[Entry, ...]
+    mode: Literal["open", "record"]
+    becomes: Becomes | None = None
+    lease: Lease | None = None
+    release: bool = False
+
+    def apply(self, tx: Tx) -> int:
+        """Append; returns the last sequence number.
+
+        Raises:
+            LostRun: another process has claimed the run.
+            RunMoved: the run's status does not allow this write.
+        """
+        rows = tx.run("fence", run_id=self.run_id)
+        if not rows:
+            raise LostRun(self.run_id, f"run {self.run_id} is no longer in the store")
+        seq, head, epoch, status = cast(tuple[int, bytes, int, Status], rows[0])
+        if epoch != self.epoch:
+            raise LostRun(
+                self.run_id,
+                f"run {self.run_id} was taken over by another process (epoch {epoch}, ours was "
+                f"{self.epoch}); this process writes nothing more to it",
+            )
+        moved = status not in ACTIVE
+        if moved and (self.mode == "open" or status != "held"):
+            raise RunMoved(self.run_id, status)
+        last = extend(tx, self.run_id, seq, head, epoch, self.at, self.entries)
+        if self.becomes is not None and not moved:
+            put_status(tx, self.run_id, self.becomes)
+        if self.release:
+            put_owner(tx, self.run_id, self.epoch, None, None)
+        elif self.lease is not None:
+            tx.run(
+                "renew_lease",
+                run_id=self.run_id,
+                epoch=self.epoch,
+                lease_wall=self.lease.wall,
+                lease_boot=self.lease.boot,
+            )
+        return last
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Something worth keeping that came too late to count. Unfenced, never replayed."""
+
+    run_id: str
+    epoch: int
+    at: float
+    entries: tuple[Entry, ...]
+
+    def apply(self, tx: Tx) -> int:
+        rows = tx.run("fence", run_id=self.run_id)
+        if not rows:
+            raise LostRun(self.run_id, f"run {self.run_id} is no longer in the store")
+        seq, head, _, _ = cast(tuple[int, bytes, int, Status], rows[0])
+        return extend(tx, self.run_id, seq, head, self.epoch, self.at, self.entries)
+
+
+def put_status(tx: Tx, run_id: str, becomes: Becomes) -> None:
+    """Set a run's status, inside the transaction that appends the event which explains it."""
+    tx.run(
+        "set_status",
+        run_id=run_id,
+        status=becomes.status,
+        reason=becomes.reason,
+        detail=becomes.detail,
+        due_at=becomes.due_at,
+    )
+
+
+def put_owner(tx: Tx, run_id: str, epoch: int, owner: Identity | None, lease: Lease | None) -> None:
+    """Set who holds a run under which epoch, inside the transaction of the event for it."""
+    tx.run(
+        "set_owner",
+        run_id=run_id,
+        epoch=epoch,
+        owner=None if owner is None else msgspec.json.encode(owner).decode(),
+        lease_wall=None if lease is None else lease.wall,
+        lease_boot=None if lease is None else lease.boot,
+    )
+
+
+def to_run(row: Row) -> RunRow:
+    """A row of `runs` as a record."""
+    fields: dict[str, object] = dict(zip(RunRow.__dataclass_fields__, row, strict=True))
+    source, owner = fields["source"], fields["owner"]
+    fields["source"] = None if source is None else msgspec.json.decode(str(source), type=Source)
+    fields["owner"] = None if owner is None else msgspec.json.decode(str(owner), type=Identity)
+    fields["tags"] = msgspec.json.decode(str(fields["tags"]), type=dict[str, str])
+    return msgspec.convert(fields, RunRow)
+
+
+def to_event(row: Row) -> StoredEvent:
+    """A row of `events` as a record."""
+    return StoredEvent(*row)  # type: ignore[arg-type]  # STRICT tables hold these very types

@@ -1,0 +1,239 @@
+"""Who holds a run: creating it, claiming it, keeping it.
+
+A claim is one transaction. It raises the run's epoch, and from then on every write of an earlier
+owner is refused (journal.OwnerWrite), however late that owner wakes up.
+"""
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import msgspec
+from msgspec import Raw
+
+from outlast.errors import RunMismatch, UnknownRun
+from outlast.events import RunClaimed, RunCreated, RunResumed
+from outlast.journal import GENESIS, Becomes, Entry, Lease, extend, put_owner, put_status, to_run
+from outlast.records import FINAL, Identity, RunRow, Source
+from outlast.store.base import Tx
+from outlast.world import World
+
+RETRYABLE_HOLDS = frozenset({"in-doubt", "diverged", "unreadable"})
+"""Holds whose cause is looked at again by a plain new start: nothing runs on a guess meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What a run is made from. `args` is the codec's form of the bound arguments."""
+
+    run_id: str
+    workflow: str
+    args: bytes
+    digest: str
+    source: Source | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+    preview: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The run is ours. `previous` is the owner that died or stalled, if there was one."""
+
+    row: RunRow
+    args: bytes
+    created: bool
+    previous: Identity | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The run is not to be had: it has ended, is held, or (`owned`) another process has it."""
+
+    row: RunRow
+    owned: bool
+
+
+def lease_from(world: World, seconds: float) -> Lease:
+    """A lease that ends so many seconds from now."""
+    return Lease(wall=world.wall() + seconds, boot=world.boot() + seconds)
+
+
+def is_abandoned(row: RunRow, world: World, own_claims: frozenset[str] = frozenset()) -> bool:
+    """Whether the run's owner is gone or its lease is over, so that it may be taken.
+
+    Args:
+        own_claims: nonces of the claims that this very process still works on.
+    """
+    owner = row.owner
+    if owner is None:
+        return True
+    here = world.identity()
+    if (owner.host, owner.boot, owner.namespace, owner.pid, owner.started) == (
+        here.host,
+        here.boot,
+        here.namespace,
+        here.pid,
+        here.started,
+    ):
+        return owner.nonce not in own_claims
+    if world.liveness(owner) == "dead":
+        return True
+    if owner.boot == here.boot:  # the same kernel, so the same boot clock
+        return world.boot() >= (row.lease_boot or 0.0)
+    return world.wall() >= (row.lease_wall or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Creates the run unless it exists; returns its row."""
+
+    new: NewRun
+    uid: str
+    trace_id: str
+    at: float
+    library: str
+
+    def apply(self, tx: Tx) -> tuple[RunRow, bool]:
+        """Returns the row and whether it was created now.
+
+        Raises:
+            RunMismatch: the id belongs to another workflow or to other arguments.
+        """
+        new = self.new
+        rows = tx.run("read_run", run_id=new.run_id)
+        if rows:
+            row = to_run(rows[0])
+            _check_same(row, new)
+            return row, False
+        tx.run(
+            "insert_run",
+            run_id=new.run_id,
+            uid=self.uid,
+            workflow=new.workflow,
+            source=None if new.source is None else msgspec.json.encode(new.source).decode(),
+            args=new.args,
+            digest=new.digest,
+            tags=msgspec.json.encode(new.tags).decode(),
+            trace_id=self.trace_id,
+            at=self.at,
+            head=GENESIS,
+        )
+        event = RunCreated(
+            uid=self.uid,
+            workflow=new.workflow,
+            args=Raw(new.args),
+            digest=new.digest,
+            trace_id=self.trace_id,
+            source=new.source,
+            tags=new.tags,
+            library=self.library,
+        )
+        extend(tx, new.run_id, 0, GENESIS, 0, self.at, [Entry(event)])
+        return to_run(tx.run("read_run", run_id=new.run_id)[0]), True
+
+
+def _check_same(row: RunRow, new: NewRun) -> None:
+    if row.workflow != new.workflow:
+        raise RunMismatch(
+            f"run {row.run_id} belongs to workflow {row.workflow!r}, not to {new.workflow!r}; "
+            f"choose another run id, or start {row.workflow!r}"
+        )
+    if row.digest != new.digest:
+        raise RunMismatch(
+            f"run {row.run_id} of {row.workflow!r} was started with other arguments "
+            f"(fingerprint {row.digest[:12]}); these are: {new.preview or new.digest[:12]}. "
+            f"See the first ones with: outlast journal {row.run_id}; choose another run id"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Takes a run: creates it first if `create` is given.
+
+    Attributes:
+        resume: an operator asked for it, so any hold is lifted and crash counts start again.
+    """
+
+    run_id: str
+    world: World
+    owner: Identity
+    lease: Lease
+    at: float
+    own_claims: frozenset[str] = frozenset()
+    create: Create | None = None
+    resume: bool = False
+
+    def apply(self, tx: Tx) -> Claimed | Refused:
+        """Claim, create or refuse.
+
+        Raises:
+            UnknownRun: there is no such run and nothing to create it from.
+            RunMismatch: see `Create`.
+        """
+        created = False
+        if self.create is not None:
+            row, created = self.create.apply(tx)
+        else:
+            rows = tx.run("read_run", run_id=self.run_id)
+            if not rows:
+                raise UnknownRun(f"there is no run {self.run_id!r} in this store; see: outlast ls")
+            row = to_run(rows[0])
+        if row.status in FINAL:
+            return Refused(row, owned=False)
+        if row.status == "held" and not (self.resume or row.reason in RETRYABLE_HOLDS):
+            return Refused(row, owned=False)
+        if not is_abandoned(row, self.world, self.own_claims):
+            return Refused(row, owned=True)
+        entries = [
+            Entry(RunClaimed(owner=self.owner, previous=row.owner, crash=row.owner is not None))
+        ]
+        if self.resume:
+            entries.insert(0, Entry(RunResumed()))
+        epoch = row.epoch + 1
+        extend(tx, row.run_id, row.seq, row.head, epoch, self.at, entries)
+        put_status(tx, row.run_id, Becomes("running"))
+        put_owner(tx, row.run_id, epoch, self.owner, self.lease)
+        args = tx.run("read_args", run_id=row.run_id)[0][0]
+        now = to_run(tx.run("read_run", run_id=row.run_id)[0])
+        return Claimed(now, cast(bytes, args), created, row.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Heartbeat of an owner for all its runs at once; returns the runs that it has lost."""
+
+    runs: tuple[tuple[str, int], ...]
+    lease: Lease
+
+    def apply(self, tx: Tx) -> frozenset[str]:
+        lost = set()
+        for run_id, epoch in self.runs:
+            kept = tx.run(
+                "renew_lease",
+                run_id=run_id,
+                epoch=epoch,
+                lease_wall=self.lease.wall,
+                lease_boot=self.lease.boot,
+            )
+            if not kept:
+                lost.add(run_id)
+        return frozenset(lost)
+
+
+@dataclass(frozen=True, slots=True)
+class RenewForProcess:
+    """Heartbeat of a supervisor for whatever its worker process holds."""
+
+    boot: str
+    pid: int
+    started: int
+    lease: Lease
+
+    def apply(self, tx: Tx) -> None:
+        tx.run(
+            "renew_leases_of_process",
+            boot=self.boot,
+            pid=self.pid,
+            started=self.started,
+            lease_wall=self.lease.wall,
+            lease_boot=self.lease.boot,
+        )

@@ -1,0 +1,1 @@
+"""Decisions as pure functions: values in, values out. The modules do not know each other."""

@@ -1,0 +1,174 @@
+"""The nouns every layer shares: statuses, identities, outcomes. Frozen, without behaviour."""
+
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from outlast.errors import NotDone
+
+T = TypeVar("T")
+
+Status = Literal["queued", "running", "waiting", "held", "completed", "failed", "killed"]
+"""The seven words for a run. Only the last three are final."""
+
+FINAL: frozenset[Status] = frozenset({"completed", "failed", "killed"})
+
+HoldReason = Literal[
+    "paused", "in-doubt", "over-budget", "diverged", "crash-loop", "stuck", "unreadable"
+]
+
+Effect = Literal["read", "idempotent", "once", "assumed"]
+"""What repeating a step does outside. `assumed` is an undeclared step: treated as idempotent,
+but a repeat is shown as "may have happened twice"."""
+
+StepStatus = Literal["completed", "failed", "running", "in-doubt", "interrupted", "abandoned"]
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who holds a run: one claim of one process, told apart from any later process.
+
+    Attributes:
+        host: name of the machine.
+        boot: id of the machine's current boot.
+        namespace: the pid namespace the pid belongs to.
+        pid: process id.
+        started: raw start time of the process (clock ticks), so that a reused pid is noticed.
+        nonce: random, one per claim.
+    """
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: int
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """A reconcile function's answer: the effect did take place, and this is its result."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A reconcile function's answer: it cannot be told whether the effect took place."""
+
+    why: str = ""
+
+
+Outcome = Done[T] | NotDone | Unknown
+"""What a reconcile function returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a run's workflow was found, so that `outlast resume ID` needs nothing else.
+
+    Attributes:
+        file: absolute path of the Python file, or None for an importable module.
+        module: dotted name of the module.
+        name: qualified name of the workflow in it.
+    """
+
+    file: str | None
+    module: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One row of table `runs`: the state of a run as its journal leaves it.
+
+    Times are seconds since the epoch, but `lease_boot` counts seconds since the boot that
+    `owner` names, so that a suspended machine or a stepped clock does not stretch a lease.
+    """
+
+    run_id: str
+    uid: str
+    workflow: str
+    source: Source | None
+    digest: str
+    status: Status
+    reason: str | None
+    detail: str | None
+    tags: dict[str, str]
+    trace_id: str
+    created_at: float
+    updated_at: float
+    due_at: float | None
+    seq: int
+    head: bytes
+    epoch: int
+    owner: Identity | None
+    lease_wall: float | None
+    lease_boot: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """One row of table `events`."""
+
+    run_id: str
+    seq: int
+    kind: str
+    key: str | None
+    data: bytes
+    at: float
+    epoch: int
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step as an operator sees it. `started` and `ended` are seconds since the epoch."""
+
+    key: str
+    name: str
+    status: StepStatus
+    attempts: int
+    effect: Effect
+    started: float
+    ended: float | None
+    preview: str = ""
+    idempotency_key: str = ""
+    fault: str | None = None
+    error: str | None = None
+    repeated: bool = False
+    reconciled: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run as an operator sees it.
+
+    Attributes:
+        interrupted: the run is unfinished and whoever executed it is gone.
+        result: the workflow's result as plain JSON data, once completed.
+        error: text of the workflow's exception, once failed.
+        turn: the last saved turn of an agent loop.
+        finished: how many steps have completed.
+        steps: all steps; empty in a list of runs.
+    """
+
+    run_id: str
+    workflow: str
+    status: Status
+    reason: str | None
+    interrupted: bool
+    result: object
+    error: str | None
+    detail: str | None
+    created_at: float
+    updated_at: float
+    due_at: float | None
+    trace_id: str
+    tags: dict[str, str]
+    epoch: int
+    seq: int
+    head: str
+    turn: int | None = None
+    finished: int = 0
+    steps: list[StepView] = field(default_factory=list)

@@ -1,0 +1,104 @@
+-- Tables `runs` and `events` may be read by people and other tools; the rest is the library's own.
+
+-- The number of the newest migration that this file has been through. Exactly one row.
+CREATE TABLE store_version (
+    version INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO store_version (version) VALUES (0);
+
+-- Every run as its journal leaves it. Changes only in the transaction of the event that explains it
+-- (the renewal of a lease excepted). Times are seconds since the epoch unless said otherwise.
+CREATE TABLE runs (
+    -- The name its user gave it.
+    run_id TEXT NOT NULL PRIMARY KEY,
+    -- Random, so that idempotency keys of two stores never meet.
+    uid TEXT NOT NULL UNIQUE,
+    -- Name of the workflow.
+    workflow TEXT NOT NULL,
+    -- Where the workflow was found, as JSON (records.Source).
+    source TEXT,
+    -- Fingerprint of the arguments.
+    digest TEXT NOT NULL,
+    -- The seven words of records.Status.
+    status TEXT NOT NULL CHECK (
+        status IN ('queued', 'running', 'waiting', 'held', 'completed', 'failed', 'killed')
+    ),
+    -- Why it is held: a word of records.HoldReason.
+    reason TEXT,
+    -- The same for a reader.
+    detail TEXT,
+    -- The user's tags, a JSON object.
+    tags TEXT NOT NULL,
+    -- Joins the run to traces kept elsewhere.
+    trace_id TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    -- When a waiting run can go on.
+    due_at REAL,
+    -- Number of its last event; 0 before the first.
+    seq INTEGER NOT NULL,
+    -- Hash of its last event: the head of the chain.
+    head BLOB NOT NULL,
+    -- Fencing token: grows with every claim, and a write under an older one is refused.
+    epoch INTEGER NOT NULL,
+    -- Who holds the run, as JSON (records.Identity).
+    owner TEXT,
+    -- Until when, for observers on other machines.
+    lease_wall REAL,
+    -- Until when, in seconds since the boot that the owner names.
+    lease_boot REAL,
+    -- The arguments, as the codec's JSON. Last, so that nobody reads past a large value.
+    args BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- For workers that look for runs to claim.
+CREATE INDEX runs_by_status ON runs (status, updated_at);
+
+-- For lists, newest first.
+CREATE INDEX runs_by_creation ON runs (created_at, run_id);
+
+-- The journals: append-only, each run's events chained by hash.
+CREATE TABLE events (
+    run_id TEXT NOT NULL,
+    -- 1, 2, 3, ... within the run.
+    seq INTEGER NOT NULL,
+    -- What happened, such as `step.completed` (events.py).
+    kind TEXT NOT NULL,
+    -- The step, timer or turn loop that it happened to.
+    key TEXT,
+    -- The particulars, as JSON (events.py).
+    data BLOB NOT NULL,
+    -- When, in seconds since the epoch.
+    at REAL NOT NULL,
+    -- The epoch it was written under.
+    epoch INTEGER NOT NULL,
+    -- Hash over the hash of the event before it and all columns of this one.
+    hash BLOB NOT NULL,
+    PRIMARY KEY (run_id, seq)
+) STRICT, WITHOUT ROWID;
+
+-- A row here lets the events of one run be deleted; it is written and removed by `outlast prune`.
+CREATE TABLE prune_permits (
+    run_id TEXT NOT NULL PRIMARY KEY,
+    -- Seconds since the epoch.
+    granted_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER events_are_not_changed BEFORE UPDATE ON events
+BEGIN
+    SELECT RAISE(ABORT, 'events is append-only: an event is never changed');
+END;
+
+CREATE TRIGGER events_are_not_deleted BEFORE DELETE ON events
+WHEN NOT EXISTS (SELECT 1 FROM prune_permits WHERE run_id = OLD.run_id)
+BEGIN
+    SELECT RAISE(ABORT, 'events is append-only: deleting needs a row in prune_permits');
+END;
+
+-- INSERT OR REPLACE deletes without firing the trigger above, so it is met here.
+CREATE TRIGGER events_are_not_replaced BEFORE INSERT ON events
+WHEN EXISTS (SELECT 1 FROM events WHERE run_id = NEW.run_id AND seq = NEW.seq)
+BEGIN
+    SELECT RAISE(ABORT, 'events is append-only: this run has an event of that number');
+END;

@@ -1,0 +1,96 @@
+-- Every statement the library runs against table `runs` and table `events`, by name.
+-- All columns of a run are always listed in the order of `records.RunRow`.
+
+-- What an owner's write must find unchanged.
+-- name: fence
+SELECT seq, head, epoch, status FROM runs WHERE run_id = :run_id;
+
+-- The projection moves in the transaction of the event that explains it.
+-- name: advance_run
+UPDATE runs
+SET seq = :seq, head = :head, updated_at = :at
+WHERE run_id = :run_id;
+
+-- name: set_status
+UPDATE runs
+SET status = :status, reason = :reason, detail = :detail, due_at = :due_at
+WHERE run_id = :run_id;
+
+-- name: set_owner
+UPDATE runs
+SET epoch = :epoch, owner = :owner, lease_wall = :lease_wall, lease_boot = :lease_boot
+WHERE run_id = :run_id;
+
+-- name: renew_lease
+UPDATE runs
+SET lease_wall = :lease_wall, lease_boot = :lease_boot
+WHERE run_id = :run_id AND epoch = :epoch AND owner IS NOT NULL
+RETURNING run_id;
+
+-- A supervisor renews for its worker, known by process instead of epoch.
+-- name: renew_leases_of_process
+UPDATE runs
+SET lease_wall = :lease_wall, lease_boot = :lease_boot
+WHERE status IN ('running', 'waiting')
+  AND json_extract(owner, '$.pid') = :pid
+  AND json_extract(owner, '$.started') = :started
+  AND json_extract(owner, '$.boot') = :boot;
+
+-- name: insert_run
+INSERT INTO runs (run_id, uid, workflow, source, args, digest, status, tags, trace_id,
+                  created_at, updated_at, seq, head, epoch)
+VALUES (:run_id, :uid, :workflow, :source, :args, :digest, 'queued', :tags, :trace_id,
+        :at, :at, 0, :head, 0);
+
+-- name: append_event
+INSERT INTO events (run_id, seq, kind, key, data, at, epoch, hash)
+VALUES (:run_id, :seq, :kind, :key, :data, :at, :epoch, :hash);
+
+-- name: read_run
+SELECT run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
+       created_at, updated_at, due_at, seq, head, epoch, owner, lease_wall, lease_boot
+FROM runs WHERE run_id = :run_id;
+
+-- name: read_args
+SELECT args FROM runs WHERE run_id = :run_id;
+
+-- Ids that start with a prefix; two are enough to know that it is ambiguous.
+-- name: find_runs
+SELECT run_id FROM runs WHERE substr(run_id, 1, length(:prefix)) = :prefix ORDER BY run_id LIMIT 5;
+
+-- name: last_run
+SELECT run_id FROM runs ORDER BY created_at DESC, run_id DESC LIMIT 1;
+
+-- name: list_runs
+SELECT run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
+       created_at, updated_at, due_at, seq, head, epoch, owner, lease_wall, lease_boot
+FROM runs
+WHERE (:status IS NULL OR status = :status) AND (:workflow IS NULL OR workflow = :workflow)
+ORDER BY created_at DESC, run_id DESC
+LIMIT :limit;
+
+-- Unfinished runs that may lack a living owner, oldest first.
+-- name: list_unfinished
+SELECT run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
+       created_at, updated_at, due_at, seq, head, epoch, owner, lease_wall, lease_boot
+FROM runs
+WHERE status IN ('queued', 'running', 'waiting')
+ORDER BY created_at, run_id;
+
+-- name: read_events
+SELECT run_id, seq, kind, key, data, at, epoch, hash
+FROM events WHERE run_id = :run_id ORDER BY seq;
+
+-- name: read_events_after
+SELECT run_id, seq, kind, key, data, at, epoch, hash
+FROM events WHERE run_id = :run_id AND seq > :seq ORDER BY seq;
+
+-- name: read_last_of_kind
+SELECT run_id, seq, kind, key, data, at, epoch, hash
+FROM events WHERE run_id = :run_id AND kind = :kind ORDER BY seq DESC LIMIT 1;
+
+-- How far a run has come: completed steps, and the last saved turn.
+-- name: progress_of
+SELECT count(*) FILTER (WHERE kind = 'step.completed'),
+       max(CASE WHEN kind = 'turn.saved' THEN json_extract(CAST(data AS TEXT), '$.turn') END)
+FROM events WHERE run_id = :run_id;

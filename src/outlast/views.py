@@ -1,0 +1,284 @@
+"""Everything that reads a run for people and tools. Nothing here writes."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from outlast import codec, events
+from outlast.journal import GENESIS, link, to_event, to_run
+from outlast.leases import is_abandoned
+from outlast.records import Effect, RunRow, RunView, StepStatus, StepView, StoredEvent
+from outlast.store.writer import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What `verify` found in one run's journal.
+
+    Attributes:
+        ok: the chain is intact, and ends where the run says it does.
+        events: how many events were checked.
+        head: hash of the last intact event, in hexadecimal.
+        problem: what is wrong; None if all is well.
+        seq: the first event that was altered or is missing.
+    """
+
+    run_id: str
+    ok: bool
+    events: int
+    head: str
+    problem: str | None = None
+    seq: int | None = None
+
+
+def read_run(store: Store, run_id: str) -> RunRow | None:
+    """The row of a run; None if there is none."""
+    rows = store.read("read_run", run_id=run_id)
+    return to_run(rows[0]) if rows else None
+
+
+def read_events(store: Store, run_id: str) -> list[StoredEvent]:
+    """All events of a run, oldest first."""
+    return [to_event(row) for row in store.read("read_events", run_id=run_id)]
+
+
+def list_runs(store: Store, status: str | None, workflow: str | None, limit: int) -> list[RunRow]:
+    """Rows of runs, newest first; a negative limit means all of them."""
+    rows = store.read("list_runs", status=status, workflow=workflow, limit=limit)
+    return [to_run(row) for row in rows]
+
+
+def unfinished(store: Store) -> list[RunRow]:
+    """Runs that nobody executes and that could go on now, oldest first."""
+    rows = [to_run(row) for row in store.read("list_unfinished")]
+    now = store.world.wall()
+    return [
+        row
+        for row in rows
+        if is_abandoned(row, store.world) and (row.due_at is None or row.due_at <= now)
+    ]
+
+
+def is_interrupted(row: RunRow, store: Store) -> bool:
+    """Whether the run should be going on, but whoever executed it is gone."""
+    return (
+        row.status in ("running", "waiting")
+        and row.owner is not None
+        and is_abandoned(row, store.world, _own_claims(row, store))
+    )
+
+
+def _own_claims(row: RunRow, store: Store) -> frozenset[str]:
+    # A claim of this very process counts as alive here: a view cannot ask the engine.
+    here = store.world.identity()
+    owner = row.owner
+    return frozenset({owner.nonce}) if owner and owner.pid == here.pid else frozenset()
+
+
+def run_view(store: Store, row: RunRow, *, with_steps: bool = True) -> RunView:
+    """A run as an operator sees it."""
+    interrupted = is_interrupted(row, store)
+    view = RunView(
+        run_id=row.run_id,
+        workflow=row.workflow,
+        status=row.status,
+        reason=row.reason,
+        interrupted=interrupted,
+        result=None,
+        error=None,
+        detail=row.detail,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        due_at=row.due_at,
+        trace_id=row.trace_id,
+        tags=row.tags,
+        epoch=row.epoch,
+        seq=row.seq,
+        head=row.head.hex(),
+    )
+    if not with_steps:
+        ((finished, turn),) = cast(list[tuple[int, int | None]], store.read("progress_of", run_id=row.run_id))
+        return replace(_with_ending(view, _last(store, row)), finished=finished, turn=turn)
+    rows = read_events(store, row.run_id)
+    alive = row.status in ("running", "waiting") and row.owner is not None and not interrupted
+    steps = steps_of(rows, alive=alive)
+    done = sum(step.status == "completed" for step in steps)
+    view = replace(view, steps=steps, finished=done, turn=_turn(rows))
+    return _with_ending(view, _last(store, row))
+
+
+def _last(store: Store, row: RunRow) -> StoredEvent | None:
+    kind = {"completed": "run.completed", "failed": "run.failed"}.get(row.status)
+    rows = store.read("read_last_of_kind", run_id=row.run_id, kind=kind) if kind else []
+    return to_event(rows[0]) if rows else None
+
+
+def _with_ending(view: RunView, last: StoredEvent | None) -> RunView:
+    if view.status not in ("completed", "failed") or last is None:
+        return view
+    event = events.decode(last.kind, last.data)
+    match event:
+        case events.RunCompleted():
+            return replace(view, result=codec.plain(bytes(event.result)))
+        case events.RunFailed():
+            return replace(view, error=f"{event.error.type}: {event.error.message}")
+        case _:
+            return view
+
+
+def _turn(rows: Iterable[StoredEvent]) -> int | None:
+    turn = None
+    for row in rows:
+        if row.kind == "turn.saved":
+            turn = cast(events.TurnSaved, events.decode(row.kind, row.data)).turn
+    return turn
+
+
+# ---- steps
+
+
+@dataclass(slots=True)
+class _Step:
+    """What the events of one step add up to."""
+
+    key: str
+    started: float
+    name: str = ""
+    effect: Effect = "assumed"
+    attempts: int = 0
+    ended: float | None = None
+    preview: str = ""
+    idempotency: str = ""
+    status: StepStatus = "running"
+    fault: str | None = None
+    error: str | None = None
+    repeated: bool = False
+    reconciled: str | None = None
+    interrupted: bool = False
+
+
+def steps_of(rows: Iterable[StoredEvent], *, alive: bool) -> list[StepView]:
+    """The steps of a run in the order in which they were first opened.
+
+    Args:
+        rows: the run's events, oldest first.
+        alive: somebody executes the run, so that an open attempt is really running.
+    """
+    steps: dict[str, _Step] = {}
+    for row in rows:
+        if row.key is None or not row.kind.startswith("step."):
+            continue
+        event = events.decode(row.kind, row.data)
+        step = steps.get(row.key)
+        if step is None:
+            step = steps[row.key] = _Step(row.key, row.at, name=row.key.rpartition("#")[0])
+        _apply(step, event, row.at)
+    return [_finish(step, alive) for step in steps.values()]
+
+
+def doubtful(steps: Sequence[StepView]) -> list[StepView]:
+    """The steps that an operator may settle."""
+    return [step for step in steps if step.status == "in-doubt"]
+
+
+def _apply(step: _Step, event: events.Event, at: float) -> None:
+    match event:
+        case events.StepStarted():
+            step.repeated |= step.interrupted and event.effect == "assumed"
+            step.name, step.effect, step.attempts = event.name, event.effect, event.attempt
+            step.preview, step.idempotency = event.preview, event.idempotency
+            step.status, step.ended = "running", None
+        case events.StepCompleted():
+            step.status, step.ended, step.error, step.fault = "completed", at, None, None
+        case events.StepFailed():
+            step.status, step.ended = "failed", at
+            step.error, step.fault = f"{event.error.type}: {event.error.message}", event.error.fault
+        case events.StepInterrupted():
+            step.interrupted = True
+            step.status, step.ended = _unless_once(step, "interrupted"), at
+        case events.StepAbandoned():
+            step.status, step.ended = "abandoned", at
+        case events.StepInDoubt():
+            step.status, step.ended, step.error = "in-doubt", at, event.why
+        case events.StepReconciled():
+            step.reconciled = f"{event.answer}: {event.why}" if event.why else event.answer
+            if event.answer == "not-done":
+                step.status = "interrupted"
+        case events.StepSettled():
+            step.status = "interrupted" if event.decision == "not-done" else "failed"
+            step.status = "completed" if event.decision == "done" else step.status
+            step.error = event.text or None
+        case _:
+            pass
+
+
+def _unless_once(step: _Step, status: StepStatus) -> StepStatus:
+    return "in-doubt" if step.effect == "once" else status
+
+
+def _finish(step: _Step, alive: bool) -> StepView:
+    status = step.status
+    if status == "running" and not alive:
+        status = _unless_once(step, "interrupted")
+    elif status == "abandoned":
+        status = _unless_once(step, "abandoned")
+    return StepView(
+        key=step.key,
+        name=step.name,
+        status=status,
+        attempts=step.attempts,
+        effect=step.effect,
+        started=step.started,
+        ended=step.ended,
+        preview=step.preview,
+        idempotency_key=step.idempotency,
+        fault=step.fault,
+        error=step.error,
+        repeated=step.repeated,
+        reconciled=step.reconciled,
+    )
+
+
+# ---- verification
+
+
+def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
+    """Recompute a run's hash chain and compare it with what is stored.
+
+    Args:
+        row: the run's row. Its journal is read afterwards, so newer events may follow.
+        head: a hash kept elsewhere that the chain must contain.
+    """
+    previous, expected = GENESIS, 1
+    found = head is None
+    at_head = row.seq == 0
+    for event in read_events(store, row.run_id):
+        if event.seq != expected:
+            return _broken(row, expected, previous, f"event {expected} is missing")
+        own = link(
+            previous,
+            event.run_id,
+            event.seq,
+            event.kind,
+            event.key,
+            event.at,
+            event.epoch,
+            event.data,
+        )
+        if own != event.hash:
+            return _broken(row, event.seq, previous, f"event {event.seq} was altered")
+        found = found or own == head
+        if event.seq == row.seq:
+            at_head = own == row.head
+        previous, expected = own, expected + 1
+    if not at_head:
+        return _broken(
+            row, expected, previous, f"the run says it has {row.seq} events with another end"
+        )
+    if not found:
+        return _broken(row, expected, previous, "the given head hash is not in this journal")
+    return Verdict(row.run_id, True, expected - 1, previous.hex())
+
+
+def _broken(row: RunRow, seq: int, head: bytes, problem: str) -> Verdict:
+    return Verdict(row.run_id, False, seq - 1, head.hex(), problem, seq)

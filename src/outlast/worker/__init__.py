@@ -1,0 +1,1 @@
+"""Executing runs: in this process, or in a worker process under a supervisor."""

@@ -1,0 +1,212 @@
+"""Executing one run in this process: claim it, drive it, keep its lease, conclude."""
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from outlast import codec
+from outlast.engine.lifecycle import (
+    execute_async,
+    execute_sync,
+    prepare,
+    prepare_async,
+    prepare_sync,
+)
+from outlast.engine.run import Run, active
+from outlast.engine.spec import Settings, WorkflowSpec
+from outlast.errors import RunOwned, UsageError
+from outlast.leases import Claim, Create, NewRun, Refused, lease_from
+from outlast.records import Source
+from outlast.worker.outcome import result_of_conclusion, result_of_row
+from outlast.worker.signals import release_on_sigterm
+from outlast.worker.stores import OpenStore
+
+IfOwned = Literal["raise", "wait"]
+
+POLL = (0.02, 1.0)
+"""First and longest pause, in seconds, between two looks at a run that another process has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be executed, and how.
+
+    Attributes:
+        new: what to create the run from; None to go on with an existing one.
+        resume: an operator asked for it, so any hold is lifted.
+    """
+
+    spec: WorkflowSpec
+    run_id: str
+    new: NewRun | None = None
+    wait: bool = True
+    if_owned: IfOwned = "raise"
+    settings: Settings = field(default_factory=Settings)
+    resume: bool = False
+
+
+def run_plan(plan: Plan, opened: OpenStore) -> object:
+    """Execute a run in this thread and return its result; raises as `outlast.run` does."""
+    if not plan.spec.is_async:
+        with release_on_sigterm():
+            return run_plain(plan, opened)
+    with asyncio.Runner() as runner, release_on_sigterm():
+        return runner.run(execute_plan(plan, opened))
+
+
+def run_plain(plan: Plan, opened: OpenStore) -> object:
+    """Execute a plain workflow in this thread."""
+    store = opened.store
+    pauses = _pauses()
+    while True:
+        got = prepare_sync(prepare(store, _claim(plan, opened), plan.settings, plan.wait), store)
+        if isinstance(got, Run):
+            with active(got), opened.heart.keep(got):
+                conclusion = execute_sync(got, plan.spec)
+            return result_of_conclusion(conclusion, plan.spec)
+        if not _may_wait(got, plan):
+            return result_of_row(store, got.row, plan.spec)
+        store.world.pause(next(pauses))
+
+
+async def execute_plan(plan: Plan, opened: OpenStore) -> object:
+    """Execute an asynchronous workflow in the running loop."""
+    store = opened.store
+    pauses = _pauses()
+    while True:
+        preparation = prepare(store, _claim(plan, opened), plan.settings, plan.wait)
+        got = await prepare_async(preparation, store)
+        if isinstance(got, Run):
+            with active(got), opened.heart.keep(got):
+                conclusion = await execute_async(got, plan.spec)
+            return result_of_conclusion(conclusion, plan.spec)
+        if not _may_wait(got, plan):
+            return result_of_row(store, got.row, plan.spec)
+        await asyncio.sleep(next(pauses))
+
+
+def _may_wait(refused: Refused, plan: Plan) -> bool:
+    """Whether to look again later.
+
+    Raises:
+        RunOwned: another process has the run and the caller does not want to wait.
+    """
+    if not refused.owned:
+        return False
+    if plan.if_owned == "wait":
+        return True
+    owner = refused.row.owner
+    assert owner is not None
+    raise RunOwned(
+        plan.run_id,
+        f"run {plan.run_id} is being executed by process {owner.pid} on {owner.host}; wait for its "
+        f'result with if_owned="wait", or on the command line: outlast resume {plan.run_id} --wait',
+    )
+
+
+def _pauses() -> Iterator[float]:
+    pause, longest = POLL
+    while True:
+        yield pause
+        pause = min(longest, pause * 1.5)
+
+
+# ---- creating and claiming
+
+
+def new_run(
+    spec: WorkflowSpec,
+    run_id: str,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    tags: Mapping[str, str],
+) -> NewRun:
+    """What a run is created from.
+
+    Raises:
+        UsageError: the id, the tags or the arguments do not fit.
+        NotStorable: an argument cannot be stored.
+    """
+    check_run_id(run_id)
+    for name, value in tags.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise UsageError(f"tags={dict(tags)!r}: text for names and values is expected")
+    try:
+        bound = spec.signature.bind(*args, **kwargs)
+    except TypeError as problem:
+        raise UsageError(
+            f"workflow {spec.name}: {problem}; expected {spec.name}{spec.signature}"
+        ) from None
+    bound.apply_defaults()
+    values = dict(bound.arguments)
+    where = f"argument of workflow {spec.name}: arguments"
+    data = codec.encode(values, where=where, hints=(spec.fn,))
+    return NewRun(
+        run_id=run_id,
+        workflow=spec.name,
+        args=data,
+        digest=codec.digest(values, where=where),
+        source=_source(spec),
+        tags=dict(tags),
+        preview=codec.preview(values),
+    )
+
+
+def check_run_id(run_id: str) -> None:
+    """A run id is text that can be typed and printed: 1 to 200 characters without control
+    characters, blanks at the ends or a leading `@` or `-`.
+
+    Raises:
+        UsageError: it is not.
+    """
+    fine = (
+        isinstance(run_id, str)
+        and 0 < len(run_id) <= 200
+        and run_id.isprintable()
+        and run_id == run_id.strip()
+        and run_id[0] not in "@-"
+    )
+    if not fine:
+        raise UsageError(
+            f"run id {run_id!r}: expected 1 to 200 printable characters, not starting with '@' or "
+            "'-', no blanks at the ends"
+        )
+
+
+def _source(spec: WorkflowSpec) -> Source | None:
+    """Where to find the workflow again; None if it has no place of its own."""
+    qualname = spec.fn.__qualname__
+    if "<locals>" in qualname:
+        return None
+    file = inspect.getsourcefile(inspect.unwrap(spec.fn))
+    module = spec.module
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        known = getattr(main, "__spec__", None)
+        module = known.name if known is not None else Path(file or "").stem
+    return Source(None if file is None else str(Path(file).resolve()), module, qualname)
+
+
+def creation(new: NewRun, opened: OpenStore) -> Create:
+    """The item that creates a run."""
+    world = opened.store.world
+    return Create(new, world.token(), world.token(), world.wall(), version("outlast"))
+
+
+def _claim(plan: Plan, opened: OpenStore) -> Claim:
+    world = opened.store.world
+    return Claim(
+        run_id=plan.run_id,
+        world=world,
+        owner=world.identity(),
+        lease=lease_from(world, plan.settings.lease),
+        at=world.wall(),
+        own_claims=opened.heart.claims(),
+        create=None if plan.new is None else creation(plan.new, opened),
+        resume=plan.resume,
+    )

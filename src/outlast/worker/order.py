@@ -1,0 +1,42 @@
+"""What the command line wants to have executed."""
+
+from typing import Literal
+
+import msgspec
+
+ExitCode = Literal[0, 1, 2, 3, 4, 5, 6, 7, 130, 143]
+
+COMPLETED, FAILED, USAGE, HELD, KILLED, WAITING, OWNED, STORE = range(8)
+INTERRUPTED = 130
+"""Exit codes of commands that execute a run, and of the worker process."""
+
+STUCK = 75
+"""Exit code of a worker whose step outlived its timeout: only its process's end stops the body."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """One run to execute.
+
+    Attributes:
+        store: URL of the store.
+        run_id: the run.
+        target: `FILE_OR_MODULE:WORKFLOW`; None to go on with what the run was started from.
+        arguments: JSON text: an array of positional or an object of keyword arguments.
+        tags: labels of a new run.
+        in_process: without a worker process (for debuggers).
+        wait_if_owned: if another live process has the run, wait for its result.
+        resume: an operator asked for it, so any hold is lifted.
+        grace: seconds that open attempts get once the process was asked to stop.
+        supervised: set by the supervisor for its worker.
+    """
+
+    store: str
+    run_id: str
+    target: str | None = None
+    arguments: str | None = None
+    tags: dict[str, str] = {}
+    in_process: bool = False
+    wait_if_owned: bool = False
+    resume: bool = False
+    grace: float = 5.0
+    supervised: bool = False

@@ -1,0 +1,119 @@
+"""From how a run stands to what its caller gets: a result or one of the RunStopped errors."""
+
+from outlast import codec, events
+from outlast.engine.lifecycle import Conclusion
+from outlast.engine.spec import WorkflowSpec, return_hint
+from outlast.engine.stop import Asleep, Broken, Lost, Moved
+from outlast.errors import (
+    OutlastError,
+    RunFailed,
+    RunHeld,
+    RunKilled,
+    RunReleased,
+    RunWaiting,
+    Unreadable,
+    UsageError,
+)
+from outlast.journal import to_event
+from outlast.records import RunRow
+from outlast.store.writer import Store
+from outlast.views import read_run
+
+
+def result_of_conclusion(conclusion: Conclusion, spec: WorkflowSpec) -> object:
+    """The result of a run that this process executed.
+
+    Raises:
+        RunStopped: there is none.
+        StoreError: the store failed under the run.
+    """
+    run, event = conclusion.run, conclusion.event
+    match event:
+        case events.RunCompleted():
+            return _decode(bytes(event.result), run.run_id, spec)
+        case events.RunFailed():
+            raise _failed(run.run_id, event) from conclusion.cause
+        case events.RunHeld():
+            raise RunHeld(run.run_id, event.reason, event.detail, event.fix)
+        case _:
+            pass
+    match run.stop:
+        case Asleep(due):
+            raise RunWaiting(run.run_id, due, _waiting_text(run.run_id))
+        case Lost(error):
+            raise error
+        case Broken(error):
+            raise error
+        case Moved():
+            row = read_run(run.store, run.run_id)
+            assert row is not None
+            return result_of_row(run.store, row, spec)
+        case stop:
+            raise RunReleased(
+                run.run_id,
+                f"run {run.run_id} was released ({getattr(stop, 'why', stop)}); go on with: "
+                f"outlast resume {run.run_id}",
+            )
+
+
+def result_of_row(store: Store, row: RunRow, spec: WorkflowSpec | None) -> object:
+    """The result of a run as the store has it.
+
+    Args:
+        spec: helps to find the classes in the result.
+
+    Raises:
+        RunStopped: there is no result.
+    """
+    run_id = row.run_id
+    match row.status:
+        case "completed":
+            event = _last(store, run_id, "run.completed")
+            assert isinstance(event, events.RunCompleted)
+            return _decode(bytes(event.result), run_id, spec)
+        case "failed":
+            failed = _last(store, run_id, "run.failed")
+            assert isinstance(failed, events.RunFailed)
+            raise _failed(run_id, failed) from _cause(failed)
+        case "held":
+            held = _last(store, run_id, "run.held")
+            fix = held.fix if isinstance(held, events.RunHeld) else ""
+            raise RunHeld(run_id, row.reason or "", row.detail or "", fix)
+        case "killed":
+            raise RunKilled(run_id, f"run {run_id} was killed: {row.detail or 'no reason given'}")
+        case "waiting":
+            raise RunWaiting(run_id, row.due_at, _waiting_text(run_id))
+        case _:
+            raise UsageError(f"run {run_id} is {row.status}; go on with: outlast resume {run_id}")
+
+
+def _waiting_text(run_id: str) -> str:
+    return f"run {run_id} waits; go on when it is due with: outlast resume {run_id}"
+
+
+def _last(store: Store, run_id: str, kind: str) -> events.Event | None:
+    rows = store.read("read_last_of_kind", run_id=run_id, kind=kind)
+    if not rows:
+        return None
+    row = to_event(rows[0])
+    return events.decode(row.kind, row.data)
+
+
+def _failed(run_id: str, event: events.RunFailed) -> RunFailed:
+    error = event.error
+    return RunFailed(run_id, f"run {run_id} failed: {error.type}: {error.message}")
+
+
+def _cause(event: events.RunFailed) -> Exception | None:
+    try:
+        return codec.rebuild_error(event.error)
+    except OutlastError:
+        return None  # the text in RunFailed says it all the same
+
+
+def _decode(data: bytes, run_id: str, spec: WorkflowSpec | None) -> object:
+    hints = () if spec is None else (return_hint(spec.fn),)
+    try:
+        return codec.decode(data, hints=hints)
+    except Unreadable as problem:
+        raise Unreadable(f"result of run {run_id}: {problem}") from None

@@ -1,0 +1,53 @@
+"""SIGTERM: let open attempts end, give the run back, then go."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from outlast.engine.run import active_runs
+from outlast.engine.stop import Release
+
+EXIT_CODE = 128 + signal.SIGTERM
+"""What a shell reports for a process that SIGTERM ended."""
+
+
+@contextmanager
+def release_on_sigterm() -> Iterator[None]:
+    """While the block runs, SIGTERM releases this process's runs instead of killing it.
+
+    Nothing new begins in them; what is open may end within the grace period. Then SystemExit(143)
+    is raised. Only in the main thread, and only if the program has no handler of its own.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    asked = False
+    timer: threading.Timer | None = None
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal asked, timer
+        if asked:
+            raise SystemExit(EXIT_CODE)
+        asked = True
+        runs = active_runs()
+        for run in runs:
+            run.request_stop(Release("SIGTERM"))
+        grace = max((run.settings.grace for run in runs), default=0.0)
+        # A plain workflow may be inside a long step: after the grace period it is interrupted.
+        timer = threading.Timer(grace, signal.raise_signal, (signal.SIGTERM,))
+        timer.daemon = True
+        timer.start()
+
+    signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if asked else signal.SIG_DFL)
+        if timer is not None:
+            timer.cancel()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if asked:
+            raise SystemExit(EXIT_CODE)

@@ -1,0 +1,158 @@
+"""The supervisor: a small parent that keeps a worker process's leases, reaps and restarts it.
+
+The worker executes the user's code in a process group of its own. Whatever that code does to its
+process (holds the interpreter in C code, blocks signals, dies), the parent goes on.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+import msgspec
+import psutil
+
+from outlast.engine.heart import BEATS_PER_LEASE
+from outlast.engine.spec import Settings
+from outlast.errors import StoreError
+from outlast.leases import RenewForProcess, lease_from
+from outlast.store.writer import Store
+from outlast.views import read_run
+from outlast.worker import order as codes
+from outlast.worker.order import Order
+from outlast.worker.stores import get_store
+from outlast.worker.work import work
+from outlast.world import start_ticks
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def run_supervised(order: Order) -> int:
+    """Execute an order in a worker process and return its exit code (see order.py).
+
+    A worker that dies is started again. The run counts its deaths and is held after too many, so
+    this ends by itself.
+
+    Raises:
+        StoreError, UsageError: the store cannot be opened.
+    """
+    if order.in_process:
+        return work(order)
+    store = get_store(order.store).store
+    _become_subreaper()
+    while True:
+        code = _Worker(order, store).run()
+        if code >= 0 and code != codes.STUCK:
+            return code
+        print(_obituary(order, code), file=sys.stderr, flush=True)
+        row = read_run(store, order.run_id)
+        if row is None:
+            return codes.FAILED
+        # From now on the run exists and was executed, so an operator's word is used up.
+        order = msgspec.structs.replace(order, resume=code == codes.STUCK)
+
+
+def _obituary(order: Order, code: int) -> str:
+    if code == codes.STUCK:
+        how = "was ended since a step outlived its timeout"
+    else:
+        how = f"was killed by {signal.Signals(-code).name}"
+    return f"outlast: the worker of run {order.run_id} {how}; starting another"
+
+
+class _Worker:
+    """One worker process, from its start to its end."""
+
+    def __init__(self, order: Order, store: Store) -> None:
+        self._order = msgspec.structs.replace(order, supervised=True)
+        self._store = store
+        self._interrupts = 0
+
+    def run(self) -> int:
+        """Start it, keep its leases, wait for its end. Negative: the signal that killed it."""
+        # Started from the main thread: the worker ends with the thread that started it.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "outlast.worker", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            process_group=0,
+        )
+        started = start_ticks(process.pid)
+        ended = threading.Event()
+        heart = threading.Thread(
+            target=self._beat, args=(process.pid, started, ended), name="outlast-heart", daemon=True
+        )
+        with self._forwarding(process):
+            try:
+                assert process.stdin is not None
+                with contextlib.suppress(BrokenPipeError):  # its exit code tells why it has ended
+                    process.stdin.write(msgspec.json.encode(self._order) + b"\n")
+                    process.stdin.close()
+                heart.start()
+                code = process.wait()
+            finally:
+                ended.set()
+                if process.poll() is None:  # we leave by an exception of our own
+                    process.kill()
+                    process.wait()
+                _end_orphans()
+        return code
+
+    def _beat(self, pid: int, started: int | None, ended: threading.Event) -> None:
+        """Renew the worker's leases until it ends; its own heart may be stopped by C code."""
+        lease = Settings().lease
+        boot = self._store.world.identity().boot
+        while not ended.wait(lease / BEATS_PER_LEASE):
+            if started is None or start_ticks(pid) != started:
+                return
+            item = RenewForProcess(boot, pid, started, lease_from(self._store.world, lease))
+            with contextlib.suppress(StoreError):  # the worker meets the same trouble, and says so
+                self._store.write(item, durable=False)
+
+    @contextlib.contextmanager
+    def _forwarding(self, process: "subprocess.Popen[bytes]") -> Iterator[None]:
+        """Ctrl-C and SIGTERM ask the worker to release its run; a second Ctrl-C is an order.
+
+        Popen signals only a process that it has not reaped yet, so never another one.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def forward(number: int, frame: FrameType | None) -> None:
+            self._interrupts += 1
+            if number == signal.SIGINT and self._interrupts == 1:
+                process.send_signal(signal.SIGINT)
+            elif self._interrupts <= 2:
+                process.send_signal(signal.SIGTERM)
+            else:
+                process.kill()
+
+        before = {n: signal.signal(n, forward) for n in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _become_subreaper() -> None:
+    """Children of a dead worker become ours instead of init's, so that they can be ended (Linux)."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _end_orphans() -> None:
+    """End what a dead worker left running: a tool's process must not work on beside its repeat.
+
+    psutil signals a process only if its start time is still the one it was found with.
+    """
+    orphans = psutil.Process().children(recursive=True)
+    for orphan in orphans:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            orphan.kill()
+    psutil.wait_procs(orphans, timeout=5)

@@ -1,0 +1,144 @@
+"""Carrying out an order in this process: load the workflow, execute the run, name the end."""
+
+import inspect
+import json
+import sys
+from typing import Any
+
+import msgspec
+
+from outlast import codec
+from outlast.engine.spec import Settings, WorkflowSpec, hints_of
+from outlast.errors import (
+    LostRun,
+    NotStorable,
+    OutlastError,
+    RunFailed,
+    RunHeld,
+    RunKilled,
+    RunOwned,
+    RunReleased,
+    RunWaiting,
+    StoreError,
+    UnknownRun,
+    Unreadable,
+    UsageError,
+)
+from outlast.leases import NewRun
+from outlast.views import read_run
+from outlast.worker import order as codes
+from outlast.worker.execution import Plan, new_run, run_plan
+from outlast.worker.loader import load_source, load_target
+from outlast.worker.order import Order
+from outlast.worker.stores import OpenStore, get_store
+
+_CODES: tuple[tuple[type[OutlastError], int], ...] = (
+    (RunFailed, codes.FAILED),
+    (RunHeld, codes.HELD),
+    (RunKilled, codes.KILLED),
+    (RunWaiting, codes.WAITING),
+    (RunOwned, codes.OWNED),
+    (LostRun, codes.OWNED),
+    (RunReleased, codes.INTERRUPTED),
+    (StoreError, codes.STORE),
+    (UsageError, codes.USAGE),
+    (NotStorable, codes.USAGE),
+    (Unreadable, codes.HELD),
+)
+
+
+def exit_code(problem: OutlastError) -> int:
+    """The exit code for an error that ended an order."""
+    return next((code for cls, code in _CODES if isinstance(problem, cls)), codes.FAILED)
+
+
+def carry_out(order: Order) -> object:
+    """Execute an order in this process and return the run's result.
+
+    Raises:
+        OutlastError: it came to another end, see `exit_code`.
+        SystemExit, KeyboardInterrupt: asked to stop; the run was released.
+    """
+    opened = get_store(order.store)
+    spec = _workflow(order, opened)
+    plan = Plan(
+        spec=spec,
+        run_id=order.run_id,
+        new=None if order.target is None else _new_run(order, spec, opened),
+        if_owned="wait" if order.wait_if_owned else "raise",
+        settings=Settings(grace=order.grace),
+        resume=order.resume,
+    )
+    return run_plan(plan, opened)
+
+
+def _workflow(order: Order, opened: OpenStore) -> WorkflowSpec:
+    if order.target is not None:
+        return load_target(order.target)
+    row = read_run(opened.store, order.run_id)
+    if row is None:
+        raise UnknownRun(f"there is no run {order.run_id!r} in {order.store}; see: outlast ls")
+    return load_source(row.source, row.run_id)
+
+
+def _new_run(order: Order, spec: WorkflowSpec, opened: OpenStore) -> NewRun | None:
+    """What to create the run from; None if it exists and no arguments were given to compare."""
+    if order.arguments is None and read_run(opened.store, order.run_id) is not None:
+        return None
+    args, kwargs = _arguments(spec, order.arguments)
+    return new_run(spec, order.run_id, args, kwargs, order.tags)
+
+
+def _arguments(
+    spec: WorkflowSpec, text: str | None
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """JSON arguments, turned into the types that the workflow's signature names."""
+    form = f"{spec.name}{spec.signature}"
+    try:
+        given = [] if text is None else json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise UsageError(
+            f"ARGS is not JSON ({problem.msg} at character {problem.pos}); expected an array of "
+            f"positional or an object of keyword arguments for {form}"
+        ) from None
+    if not isinstance(given, list | dict):
+        raise UsageError(
+            f"ARGS is {type(given).__name__}; expected a JSON array of positional or an object of "
+            f"keyword arguments for {form}"
+        )
+    args, kwargs = (given, {}) if isinstance(given, list) else ([], given)
+    try:
+        bound = spec.signature.bind(*args, **kwargs)
+    except TypeError as problem:
+        raise UsageError(f"{problem}; expected arguments for {form}") from None
+    hints = hints_of(inspect.unwrap(spec.fn))
+    for name, value in bound.arguments.items():
+        kind = spec.signature.parameters[name].kind
+        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            continue
+        try:
+            bound.arguments[name] = codec.from_plain(
+                msgspec.json.encode(value), hints.get(name, Any)
+            )
+        except (UsageError, NotStorable) as problem:
+            raise UsageError(f"argument {name!r} of {form}: {problem}") from None
+    return bound.args, bound.kwargs
+
+
+def work(order: Order) -> int:
+    """Carry an order out and return its exit code; errors go to stderr, a line each."""
+    try:
+        carry_out(order)
+    except (RunFailed, RunHeld, RunKilled, RunWaiting) as problem:
+        # The command line tells what became of the run, from the store.
+        if isinstance(problem, RunHeld) and problem.reason == "stuck" and order.supervised:
+            return codes.STUCK
+        return exit_code(problem)
+    except OutlastError as problem:
+        print(f"outlast: {problem}", file=sys.stderr, flush=True)
+        return exit_code(problem)
+    except KeyboardInterrupt:
+        return codes.INTERRUPTED
+    except SystemExit as exit:
+        return exit.code if isinstance(exit.code, int) else codes.FAILED
+    return codes.COMPLETED

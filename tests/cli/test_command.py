@@ -1,0 +1,249 @@
+"""The command as a user runs it: real processes, a real store, a real SIGKILL."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+DESK = """
+import os, pathlib, signal, sys
+import outlast
+
+HERE = pathlib.Path(__file__).parent
+
+@outlast.step(effect="read")
+def think(text: str) -> str:
+    print("thinking about", text)
+    os.write(1, b"written past Python\\n")
+    return text.upper()
+
+@outlast.step(effect="idempotent")
+def pay(amount: int) -> int:
+    if not (HERE / "died").exists():
+        (HERE / "died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return amount
+
+@outlast.step(effect="once")
+def mail(to: str) -> str:
+    raise ConnectionResetError("the server hung up")
+
+@outlast.step(effect="read")
+def broken() -> None:
+    raise ValueError("no such \\x1b[31m order")
+
+@outlast.workflow()
+def desk(text: str, amount: int = 1) -> dict[str, object]:
+    return {"answer": think(text), "ünï": amount}
+
+@outlast.workflow()
+def deadly(text: str) -> list[object]:
+    return [think(text), pay(3)]
+
+@outlast.workflow()
+def doubtful(to: str) -> str:
+    think("first")
+    return mail(to)
+
+@outlast.workflow()
+def failing() -> None:
+    broken()
+
+def helper() -> None:
+    pass
+"""
+
+
+@pytest.fixture
+def outlast(tmp_path):
+    """Runs `outlast WORDS...` in a folder that holds desk.py."""
+    (tmp_path / "desk.py").write_text(DESK)
+    env = {**os.environ, "OUTLAST_STORE": "sqlite:///runs.db", "NO_COLOR": "1"}
+
+    def call(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "outlast", *words],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+
+    return call
+
+
+def shown(outlast, run_id):
+    done = outlast("show", run_id, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+BOTH = pytest.mark.parametrize("how", [[], ["--in-process"]], ids=["worker", "in-process"])
+
+
+@BOTH
+def test_a_run_prints_its_result_and_ends_with_zero(outlast, how):
+    done = outlast("run", "desk.py:desk", '["hi"]', "--id", "t-1", "--tag", "a=b", *how)
+    assert done.returncode == 0, done.stderr
+    assert '"answer": "HI"' in done.stdout
+    assert "think #1 completed" in done.stderr
+    assert shown(outlast, "t-1")["tags"] == {"a": "b"}
+
+
+@BOTH
+def test_json_stands_alone_on_stdout_whatever_the_workflow_prints(outlast, how):
+    done = outlast("run", "desk.py:desk", '{"text": "hi"}', "--id", "t-1", "--json", *how)
+    view = json.loads(done.stdout)
+    assert view["result"] == {"answer": "HI", "ünï": 1}
+    assert "thinking about hi" in done.stderr
+    assert "written past Python" in done.stderr
+    again = outlast("run", "desk.py:desk", '{"text": "hi"}', "--id", "t-1", "--json", *how)
+    assert json.loads(again.stdout)["result"] == view["result"]
+    assert "thinking" not in again.stderr
+
+
+def test_the_json_of_a_run_has_the_fields_that_programs_rely_on(outlast):
+    outlast("run", "desk.py:desk", '["hi"]', "--id", "t-1")
+    view = shown(outlast, "t-1")
+    fields = {"run_id", "workflow", "status", "reason", "interrupted", "result", "error", "steps"}
+    assert fields <= view.keys()
+    assert view["run_id"] == "t-1"
+    assert view["status"] == "completed"
+    assert view["interrupted"] is False
+    (step,) = view["steps"]
+    assert {"key", "name", "status", "attempts", "effect"} <= step.keys()
+    assert (step["name"], step["status"], step["attempts"]) == ("think", "completed", 1)
+    (listed,) = json.loads(outlast("ls", "--json").stdout)
+    assert listed == view
+
+
+def test_a_killed_run_is_interrupted_and_resume_goes_on_where_it_was(outlast):
+    died = outlast("run", "desk.py:deadly", '["hi"]', "--id", "t-1", "--in-process")
+    assert died.returncode == -signal.SIGKILL
+    view = shown(outlast, "t-1")
+    assert view["interrupted"] is True
+    assert "outlast resume t-1" in outlast("show", "t-1").stdout
+    assert "interrupted" in outlast("ls").stdout
+
+    done = outlast("resume", "t-1")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["HI", 3]
+    assert "resuming t-1: 1 step replayed, continuing at pay #2" in done.stderr
+    think, pay = shown(outlast, "t-1")["steps"]
+    assert (think["attempts"], pay["attempts"]) == (1, 2)
+
+
+def test_resume_all_takes_up_what_needs_only_a_process(outlast):
+    outlast("run", "desk.py:deadly", '["hi"]', "--id", "t-1", "--in-process")
+    outlast("run", "desk.py:doubtful", '["ann"]', "--id", "t-2")
+    done = outlast("resume", "--all", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [view["run_id"] for view in json.loads(done.stdout)] == ["t-1"]
+    assert shown(outlast, "t-2")["status"] == "held"
+
+
+def test_a_failed_run_says_why_and_ends_with_one(outlast):
+    done = outlast("run", "desk.py:failing", "--id", "t-1")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "run t-1 failed: " in done.stderr
+    assert "no such" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_in_doubt_is_held_until_it_is_settled_with_the_line_it_printed(outlast):
+    held = outlast("run", "desk.py:doubtful", '["ann@example.org"]', "--id", "t-1")
+    assert held.returncode == 3
+    for fact in ("ann@example.org", "the server hung up", "--not-done"):
+        assert fact in held.stderr
+    key = shown(outlast, "t-1")["steps"][-1]["key"]
+    assert f"settle t-1 '{key}' --done '…'" in held.stderr
+
+    settled = outlast("settle", "t-1", key, "--done", '"sent"')
+    assert settled.returncode == 0, settled.stderr
+    done = outlast("resume", "t-1")
+    assert (done.returncode, done.stdout) == (0, "sent\n"), done.stderr
+
+
+def test_a_step_settled_as_failed_raises_in_the_workflow(outlast):
+    outlast("run", "desk.py:doubtful", '["ann"]', "--id", "t-1")
+    key = shown(outlast, "t-1")["steps"][-1]["key"]
+    assert outlast("settle", "t-1", key, "--failed", "never sent").returncode == 0
+    done = outlast("resume", "t-1")
+    assert done.returncode == 1
+    assert "never sent" in done.stderr
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere.py:desk"], "nowhere.py"),
+        (["no_such_module_here:desk"], "no_such_module_here"),
+        (["desk.py:missing"], "missing"),
+        (["desk.py:helper"], "helper"),
+        (["desk.py:desk", '{"txt": "hi"}'], "text: str, amount: int = 1"),
+        (["desk.py:desk"], "text: str, amount: int = 1"),
+        (["syntax.py:desk"], "syntax.py"),
+        (["exits.py:desk"], "exits.py"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_what_cannot_be_run_is_refused_in_one_line(outlast, tmp_path, how, words, said):
+    (tmp_path / "syntax.py").write_text("def (:\n")
+    (tmp_path / "exits.py").write_text("import sys\nsys.exit(0)\n")
+    done = outlast("run", *words, *how)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert done.stderr.startswith("outlast: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_an_id_that_is_taken_by_other_arguments_is_refused(outlast):
+    outlast("run", "desk.py:desk", '["hi"]', "--id", "t-1")
+    done = outlast("run", "desk.py:desk", '["ho"]', "--id", "t-1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("outlast: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_the_journal_and_its_verification(outlast):
+    outlast("run", "desk.py:desk", '["hi"]', "--id", "t-1")
+    rows = json.loads(outlast("journal", "t-1", "--json").stdout)
+    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+    assert rows[0]["kind"] == "run.created"
+    only = json.loads(outlast("journal", "t-1", "--kind", "step", "--json").stdout)
+    assert [row["kind"] for row in only] == ["step.started", "step.completed"]
+    assert len(outlast("journal", "t-1").stdout.splitlines()) == len(rows) + 1
+
+    head = rows[-1]["hash"]
+    intact = outlast("verify", "t-1", "--head", head)
+    assert (intact.returncode, head in intact.stdout) == (0, True)
+    assert outlast("verify", "--json").returncode == 0
+    other = outlast("verify", "t-1", "--head", "00" * 32)
+    assert (other.returncode, "ALTERED" in other.stdout) == (1, True)
+
+
+def test_a_reader_that_goes_away_is_no_error(outlast, tmp_path):
+    for number in range(3):
+        outlast("run", "desk.py:desk", '["hi"]', "--id", f"t-{number}", "--in-process")
+    for words in (["ls"], ["ls", "--json"], ["show", "t-1"]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with subprocess.Popen(
+            [sys.executable, "-m", "outlast", "--store", "runs.db", *words],
+            cwd=tmp_path,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+        ) as process:
+            os.close(writing)
+            _, said = process.communicate(timeout=60)
+        assert said == b""
+        assert process.returncode == 141
