@@ -1,5 +1,6 @@
 """Commands of an operator: conditional on a run's status, never on an epoch."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +23,7 @@ class Settle:
     Attributes:
         step: the step's key.
         decision: `done` takes `value` (plain JSON), `failed` takes `text`.
+        own_claims: see `leases.is_abandoned`.
     """
 
     run_id: str
@@ -29,6 +31,7 @@ class Settle:
     decision: Literal["done", "not-done", "failed"]
     at: float
     world: World
+    own_claims: Set[str]
     value: bytes = b"null"
     text: str = ""
     by: str = ""
@@ -46,7 +49,7 @@ class Settle:
         row = to_run(rows[0])
         if row.status in FINAL:
             raise UsageError(f"run {row.run_id} is {row.status}; nothing in it is left to settle")
-        if row.owner is not None and not is_abandoned(row, self.world):
+        if row.owner is not None and not is_abandoned(row, self.world, self.own_claims):
             raise UsageError(
                 f"run {row.run_id} is being executed by process {row.owner.pid} on "
                 f"{row.owner.host}; settle works once it is held or that process has ended"

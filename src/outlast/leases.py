@@ -4,6 +4,7 @@ A claim is one transaction. It raises the run's epoch, and from then on every wr
 owner is refused (journal.OwnerWrite), however late that owner wakes up.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -57,7 +58,7 @@ def lease_from(world: World, seconds: float) -> Lease:
     return Lease(wall=world.wall() + seconds, boot=world.boot() + seconds)
 
 
-def is_abandoned(row: RunRow, world: World, own_claims: frozenset[str] = frozenset()) -> bool:
+def is_abandoned(row: RunRow, world: World, own_claims: Set[str] = frozenset()) -> bool:
     """Whether the run's owner is gone or its lease is over, so that it may be taken.
 
     Args:
@@ -158,7 +159,7 @@ class Claim:
     owner: Identity
     lease: Lease
     at: float
-    own_claims: frozenset[str] = frozenset()
+    own_claims: Set[str] = frozenset()
     create: Create | None = None
     resume: bool = False
 
@@ -199,12 +200,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Heartbeat of an owner for all its runs at once; returns the runs that it has lost."""
+    """Heartbeat of an owner for all its runs at once; returns those that it has lost, by run id
+    and epoch (the process may hold a run anew while an earlier claim of its own still unwinds)."""
 
     runs: tuple[tuple[str, int], ...]
     lease: Lease
 
-    def apply(self, tx: Tx) -> frozenset[str]:
+    def apply(self, tx: Tx) -> frozenset[tuple[str, int]]:
         lost = set()
         for run_id, epoch in self.runs:
             kept = tx.run(
@@ -215,7 +217,7 @@ class Renew:
                 lease_boot=self.lease.boot,
             )
             if not kept:
-                lost.add(run_id)
+                lost.add((run_id, epoch))
         return frozenset(lost)
 
 

@@ -1,10 +1,13 @@
 """Everything that reads a run for people and tools. Nothing here writes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import cast
 
+import msgspec
+
 from outlast import codec, events
+from outlast.errors import StoreError
 from outlast.journal import GENESIS, link, to_event, to_run
 from outlast.leases import is_abandoned
 from outlast.records import Effect, RunRow, RunView, StepStatus, StepView, StoredEvent
@@ -48,14 +51,18 @@ def list_runs(store: Store, status: str | None, workflow: str | None, limit: int
     return [to_run(row) for row in rows]
 
 
-def unfinished(store: Store) -> list[RunRow]:
-    """Runs that nobody executes and that could go on now, oldest first."""
+def unfinished(store: Store, own_claims: Set[str]) -> list[RunRow]:
+    """Runs that nobody executes and that could go on now, oldest first.
+
+    Args:
+        own_claims: see `leases.is_abandoned`.
+    """
     rows = [to_run(row) for row in store.read("list_unfinished")]
     now = store.world.wall()
     return [
         row
         for row in rows
-        if is_abandoned(row, store.world) and (row.due_at is None or row.due_at <= now)
+        if is_abandoned(row, store.world, own_claims) and (row.due_at is None or row.due_at <= now)
     ]
 
 
@@ -97,7 +104,9 @@ def run_view(store: Store, row: RunRow, *, with_steps: bool = True) -> RunView:
         head=row.head.hex(),
     )
     if not with_steps:
-        ((finished, turn),) = cast(list[tuple[int, int | None]], store.read("progress_of", run_id=row.run_id))
+        ((finished, turn),) = cast(
+            list[tuple[int, int | None]], store.read("progress_of", run_id=row.run_id)
+        )
         return replace(_with_ending(view, _last(store, row)), finished=finished, turn=turn)
     rows = read_events(store, row.run_id)
     alive = row.status in ("running", "waiting") and row.owner is not None and not interrupted
@@ -116,7 +125,7 @@ def _last(store: Store, row: RunRow) -> StoredEvent | None:
 def _with_ending(view: RunView, last: StoredEvent | None) -> RunView:
     if view.status not in ("completed", "failed") or last is None:
         return view
-    event = events.decode(last.kind, last.data)
+    event = _decode(last)
     match event:
         case events.RunCompleted():
             return replace(view, result=codec.plain(bytes(event.result)))
@@ -130,8 +139,19 @@ def _turn(rows: Iterable[StoredEvent]) -> int | None:
     turn = None
     for row in rows:
         if row.kind == "turn.saved":
-            turn = cast(events.TurnSaved, events.decode(row.kind, row.data)).turn
+            turn = cast(events.TurnSaved, _decode(row)).turn
     return turn
+
+
+def _decode(row: StoredEvent) -> events.Event:
+    try:
+        return events.decode(row.kind, row.data)
+    except (KeyError, msgspec.DecodeError) as problem:
+        raise StoreError(
+            f"event {row.seq} ({row.kind}) of run {row.run_id} cannot be read: it was altered, or "
+            f"a newer outlast wrote it; check with: outlast verify {row.run_id}",
+            "damaged",
+        ) from problem
 
 
 # ---- steps
@@ -155,6 +175,7 @@ class _Step:
     repeated: bool = False
     reconciled: str | None = None
     interrupted: bool = False
+    retrying: bool = False
 
 
 def steps_of(rows: Iterable[StoredEvent], *, alive: bool) -> list[StepView]:
@@ -168,7 +189,7 @@ def steps_of(rows: Iterable[StoredEvent], *, alive: bool) -> list[StepView]:
     for row in rows:
         if row.key is None or not row.kind.startswith("step."):
             continue
-        event = events.decode(row.kind, row.data)
+        event = _decode(row)
         step = steps.get(row.key)
         if step is None:
             step = steps[row.key] = _Step(row.key, row.at, name=row.key.rpartition("#")[0])
@@ -187,23 +208,28 @@ def _apply(step: _Step, event: events.Event, at: float) -> None:
             step.repeated |= step.interrupted and event.effect == "assumed"
             step.name, step.effect, step.attempts = event.name, event.effect, event.attempt
             step.preview, step.idempotency = event.preview, event.idempotency
-            step.status, step.ended = "running", None
+            step.status, step.ended, step.retrying = "running", None, False
         case events.StepCompleted():
             step.status, step.ended, step.error, step.fault = "completed", at, None, None
         case events.StepFailed():
-            step.status, step.ended = "failed", at
+            step.retrying = not event.final
+            step.status, step.ended = ("failed", at) if event.final else ("running", None)
             step.error, step.fault = f"{event.error.type}: {event.error.message}", event.error.fault
         case events.StepInterrupted():
             step.interrupted = True
             step.status, step.ended = _unless_once(step, "interrupted"), at
         case events.StepAbandoned():
-            step.status, step.ended = "abandoned", at
+            if step.status == "running":
+                step.status = _unless_once(step, "abandoned")
+            elif step.status == "failed":  # cancelled while it waited for its next attempt
+                step.status = "abandoned"
+            step.ended = at
         case events.StepInDoubt():
             step.status, step.ended, step.error = "in-doubt", at, event.why
         case events.StepReconciled():
             step.reconciled = f"{event.answer}: {event.why}" if event.why else event.answer
-            if event.answer == "not-done":
-                step.status = "interrupted"
+            if event.answer != "done":
+                step.status = "interrupted" if event.answer == "not-done" else "in-doubt"
         case events.StepSettled():
             step.status = "interrupted" if event.decision == "not-done" else "failed"
             step.status = "completed" if event.decision == "done" else step.status
@@ -220,8 +246,6 @@ def _finish(step: _Step, alive: bool) -> StepView:
     status = step.status
     if status == "running" and not alive:
         status = _unless_once(step, "interrupted")
-    elif status == "abandoned":
-        status = _unless_once(step, "abandoned")
     return StepView(
         key=step.key,
         name=step.name,

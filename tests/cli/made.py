@@ -46,7 +46,8 @@ def run(**fields: Any) -> RunView:
         seq=9,
         head="cd" * 32,
     )
-    return replace(base, **fields)
+    done = sum(step.status == "completed" for step in fields.get("steps", []))
+    return replace(base, **{"finished": done, **fields})
 
 
 def event(seq: int, kind: str, key: str | None = None, data: bytes = b"{}") -> StoredEvent:

@@ -2,14 +2,20 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
+from contextlib import closing, contextmanager
 
+import apsw
 import pytest
 
+from outlast.cli.main import main
+
 DESK = """
-import os, pathlib, signal, sys
+import asyncio, os, pathlib, signal, sys
 import outlast
 
 HERE = pathlib.Path(__file__).parent
@@ -52,25 +58,41 @@ def doubtful(to: str) -> str:
 def failing() -> None:
     broken()
 
+@outlast.step(effect="read")
+async def watch() -> None:
+    (HERE / "watching").touch()
+    await asyncio.sleep(600)
+
+@outlast.workflow()
+async def patient() -> None:
+    await watch()
+
 def helper() -> None:
     pass
 """
 
 
 @pytest.fixture
-def outlast(tmp_path):
-    """Runs `outlast WORDS...` in a folder that holds desk.py."""
+def outlast(tmp_path, monkeypatch, capsys):
+    """Carries out `outlast WORDS...` in a folder that holds desk.py.
+
+    What executes user code does so in a process of its own; what only looks at the store need not.
+    """
     (tmp_path / "desk.py").write_text(DESK)
-    env = {**os.environ, "OUTLAST_STORE": "sqlite:///runs.db", "NO_COLOR": "1"}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OUTLAST_STORE", "sqlite:///runs.db")
+    monkeypatch.setenv("NO_COLOR", "1")
 
     def call(*words):
+        if words[0] not in ("run", "resume"):
+            code = main(words)
+            said = capsys.readouterr()
+            return subprocess.CompletedProcess(words, code, said.out, said.err)
         return subprocess.run(
             [sys.executable, "-m", "outlast", *words],
-            cwd=tmp_path,
-            env=env,
             capture_output=True,
             encoding="utf-8",
-            timeout=60,
+            timeout=100,
             check=False,
         )
 
@@ -180,7 +202,6 @@ def test_a_step_settled_as_failed_raises_in_the_workflow(outlast):
     assert "never sent" in done.stderr
 
 
-@BOTH
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -190,20 +211,26 @@ def test_a_step_settled_as_failed_raises_in_the_workflow(outlast):
         (["desk.py:helper"], "helper"),
         (["desk.py:desk", '{"txt": "hi"}'], "text: str, amount: int = 1"),
         (["desk.py:desk"], "text: str, amount: int = 1"),
+        (["desk.py:desk", "3"], "text: str, amount: int = 1"),
         (["syntax.py:desk"], "syntax.py"),
         (["exits.py:desk"], "exits.py"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )
-def test_what_cannot_be_run_is_refused_in_one_line(outlast, tmp_path, how, words, said):
+def test_what_cannot_be_run_is_refused_in_one_line(outlast, tmp_path, words, said):
     (tmp_path / "syntax.py").write_text("def (:\n")
     (tmp_path / "exits.py").write_text("import sys\nsys.exit(0)\n")
-    done = outlast("run", *words, *how)
+    done = outlast("run", *words, "--in-process")
     assert done.returncode == 2
     assert done.stdout == ""
     assert said in done.stderr
     assert done.stderr.startswith("outlast: ")
     assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_what_the_worker_process_refuses_is_said_once(outlast):
+    done = outlast("run", "desk.py:missing")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
 
 
 def test_an_id_that_is_taken_by_other_arguments_is_refused(outlast):
@@ -231,15 +258,82 @@ def test_the_journal_and_its_verification(outlast):
     assert (other.returncode, "ALTERED" in other.stdout) == (1, True)
 
 
-def test_a_reader_that_goes_away_is_no_error(outlast, tmp_path):
-    for number in range(3):
-        outlast("run", "desk.py:desk", '["hi"]', "--id", f"t-{number}", "--in-process")
-    for words in (["ls"], ["ls", "--json"], ["show", "t-1"]):
+def test_verify_names_the_record_that_was_altered(outlast, tmp_path):
+    outlast("run", "desk.py:desk", '["hi"]', "--id", "t-1", "--in-process")
+    with closing(apsw.Connection(str(tmp_path / "runs.db"))) as db:
+        for (trigger,) in list(db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")):
+            db.execute(f'DROP TRIGGER "{trigger}"')
+        db.execute("UPDATE events SET data = x'7b7d' WHERE seq = 3")
+    altered = outlast("verify")
+    assert altered.returncode == 1
+    assert "t-1" in altered.stdout
+    assert "ALTERED at record 3" in altered.stdout
+    (verdict,) = json.loads(outlast("verify", "t-1", "--json").stdout)
+    assert (verdict["ok"], verdict["seq"]) == (False, 3)
+
+
+@contextmanager
+def started(tmp_path, *words, **how):
+    """A command that is under way in a process of its own."""
+    with subprocess.Popen([sys.executable, "-m", "outlast", *words], **how) as process:
+        try:
+            while not (tmp_path / "watching").exists():
+                assert process.poll() is None
+                time.sleep(0.02)
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_run_has_one_owner_and_ctrl_c_gives_it_back(outlast, tmp_path):
+    words = ("run", "desk.py:patient", "--id", "t-1")
+    with started(tmp_path, *words, stderr=subprocess.PIPE) as process:
+        second = outlast("resume", "t-1")
+        assert second.returncode == 6
+        assert second.stderr.count("\n") == 1, second.stderr
+        assert "outlast resume t-1 --wait" in second.stderr
+
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"outlast resume t-1" in said
+    assert b"Traceback" not in said
+    view = shown(outlast, "t-1")
+    assert (view["status"], view["interrupted"]) == ("queued", False)
+
+
+def test_on_a_terminal_what_the_workflow_prints_stands_on_lines_of_its_own(outlast):
+    master, slave = os.openpty()
+    words = ("run", "desk.py:desk", '["hi"]', "--id", "t-1")
+    with subprocess.Popen(
+        [sys.executable, "-m", "outlast", *words], stdin=slave, stdout=slave, stderr=slave
+    ) as process:
+        os.close(slave)
+        written = b""
+        while chunk := _read(master):
+            written += chunk
+    os.close(master)
+    assert process.returncode == 0
+    lines = re.split("[\r\n]+", re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", written.decode()))
+    for line in ("thinking about hi", "written past Python", '  "answer": "HI",'):
+        assert line in lines
+    assert any(line.startswith("think #1 completed") for line in lines)
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how Linux says that nobody has the other side open any more
+        return b""
+
+
+def test_a_reader_that_goes_away_is_no_error(outlast):
+    outlast("run", "desk.py:desk", '["hi"]', "--id", "t-1", "--in-process")
+    for words in (["ls"], ["ls", "--json"]):
         reading, writing = os.pipe()
         os.close(reading)
         with subprocess.Popen(
             [sys.executable, "-m", "outlast", "--store", "runs.db", *words],
-            cwd=tmp_path,
             stdout=writing,
             stderr=subprocess.PIPE,
         ) as process:

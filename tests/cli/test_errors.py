@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from outlast.api.client import Client
 
+from outlast.api.client import Client
 from outlast.cli.main import main
 
 
@@ -41,7 +41,6 @@ WRONG_USE = {
         ["run", "desk.py:desk", "[1,\n2 3]"],
         "line 2 column 3",
     ),
-    "arguments that are one number": (["run", "desk.py:desk", "3"], "array of positional"),
     "arguments that only Python calls JSON": (["run", "desk.py:desk", "[NaN]"], "NaN"),
     "arguments nested too deeply": (["run", "desk.py:desk", "[" * 100_000], "ARGS cannot be read"),
     "arguments with an endless number": (
@@ -83,13 +82,17 @@ def test_looking_makes_no_store(tmp_path, capsys):
         ["resume", "nobody"],
         ["settle", "nobody", "pay#0", "--not-done"],
         ["verify", "nobody"],
-        ["show", "@last"],
     ],
     ids=" ".join,
 )
 def test_an_unknown_run_is_named(argv, capsys):
     Client("sqlite:///runs.db").close()
     assert argv[1] in refused(argv, 2, capsys)
+
+
+def test_there_is_no_last_run_in_an_empty_store(capsys):
+    Client("sqlite:///runs.db").close()
+    assert "no runs yet" in refused(["show", "@last"], 2, capsys)
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
@@ -108,6 +111,11 @@ def test_a_store_may_be_given_as_a_path(tmp_path, capsys):
     path = tmp_path / "mine #1 50%.db"
     path.write_text("these are notes, not a store, " * 100)
     assert str(path) in refused(["ls", "--store", str(path)], 7, capsys)
+
+
+def test_the_demo_says_what_it_needs(monkeypatch, capsys):
+    monkeypatch.setattr("outlast.cli.commands_demo.NEEDS", ("no_such_module_anywhere",))
+    assert "'outlast[demo]'" in refused(["demo"], 2, capsys)
 
 
 def test_words_after_two_dashes_are_not_ours(capsys):

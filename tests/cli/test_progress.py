@@ -1,6 +1,6 @@
 """The story that is told while a run is under way."""
 
-from outlast.cli.progress import Story, now_doing
+from outlast.cli.progress import Story, look, now_doing
 from tests.cli.made import plain, run, step
 
 DONE = [step("think#0"), step("search#1")]
@@ -19,14 +19,19 @@ def test_a_new_run_tells_each_step_once_as_it_ends():
         run(status="running", steps=DONE),
         run(status="completed", steps=DONE),
     )
-    assert lines == ["think #1 completed in 1.00 s", "search #2 completed in 1.00 s"]
+    assert lines == ["think #1 completed after 1.00 s", "search #2 completed after 1.00 s"]
 
 
 def test_a_resumed_run_tells_how_many_steps_replay_and_where_it_goes_on():
     lines = told(
         run(status="running", interrupted=True, steps=DONE),
-        run(status="running", steps=DONE),
-        run(status="running", steps=[*DONE, step("think#2", status="running", ended=None)]),
+        run(status="running", interrupted=True, steps=DONE),
+        run(status="running", epoch=2, steps=DONE),
+        run(
+            status="running",
+            epoch=2,
+            steps=[*DONE, step("think#2", status="running", ended=None)],
+        ),
     )
     assert lines == ["resuming ticket-81: 2 steps replayed, continuing at think #3"]
 
@@ -34,7 +39,7 @@ def test_a_resumed_run_tells_how_many_steps_replay_and_where_it_goes_on():
 def test_it_goes_on_at_the_step_that_the_crash_interrupted():
     before = run(status="running", interrupted=True, steps=[*DONE, step("pay#2", status="running")])
     again = step("pay#2", attempts=2, ended=None, status="running")
-    lines = told(before, run(status="running", steps=[*DONE, again]))
+    lines = told(before, run(status="running", epoch=2, steps=[*DONE, again]))
     assert lines == ["resuming ticket-81: 2 steps replayed, continuing at pay #3"]
 
 
@@ -42,16 +47,26 @@ def test_a_step_that_was_settled_meanwhile_is_told():
     doubt = step("mail#2", status="in-doubt", ended=None)
     lines = told(
         run(status="held", reason="in-doubt", steps=[*DONE, doubt]),
-        run(status="running", steps=[*DONE, step("mail#2")]),
+        run(status="running", epoch=2, steps=[*DONE, step("mail#2")]),
     )
-    assert lines[-1] == "mail #3 completed in 1.00 s"
+    assert lines == [
+        "resuming ticket-81: 2 steps replayed, continuing at mail #3",
+        "mail #3 completed after 1.00 s",
+    ]
 
 
 def test_a_resume_without_further_steps_says_so_at_its_end():
     story = Story(run(status="running", interrupted=True, steps=DONE))
-    assert plain(story.end(run(steps=DONE))) == [
+    assert plain(story.end(run(epoch=2, steps=DONE))) == [
         "resuming ticket-81: 2 steps replayed, no further step"
     ]
+
+
+def test_a_run_that_a_live_process_keeps_is_not_called_resumed():
+    before = run(status="running", steps=DONE)
+    going_on = run(status="running", steps=[*DONE, step("think#2", status="running", ended=None)])
+    assert told(before, going_on) == []
+    assert plain(Story(before).end(going_on)) == []
 
 
 def test_asking_again_for_a_completed_run_tells_nothing():
@@ -59,10 +74,20 @@ def test_asking_again_for_a_completed_run_tells_nothing():
     assert plain(Story(before).end(before)) == []
 
 
+class _Client:
+    def run(self, run_id):
+        return run(run_id="ticket-81")
+
+
+def test_a_new_id_is_not_taken_for_the_run_whose_id_it_begins():
+    assert look(_Client(), "ticket-81") is not None
+    assert look(_Client(), "ticket-8") is None
+
+
 def test_a_failed_step_is_told_with_its_attempts_and_its_error():
     bad = step("search#0", status="failed", attempts=3, error="Timeout: slow\nand more")
     (line,) = told(None, run(status="running", steps=[bad]))
-    assert line == "search #1 failed in 1.00 s, 3 tries: Timeout: slow\\nand more"
+    assert line == "search #1 failed after 1.00 s, 3 tries: Timeout: slow\\nand more"
 
 
 def test_the_moving_line_names_current_steps_and_counts():

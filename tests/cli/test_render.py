@@ -4,9 +4,9 @@ import io
 import shlex
 
 import pytest
-from outlast.api.client import Verdict
 from rich.text import Text
 
+from outlast.api.client import Verdict
 from outlast.cli.output import Terminal, columns, printable, short
 from outlast.cli.render import (
     BAR,
@@ -160,6 +160,11 @@ def test_the_steps_that_are_not_completed_can_be_told_in_a_list():
     (_, line) = plain(run_list([DOUBT], NOW))
     assert "held (in-doubt)" in line
     assert "1/2" in line
+
+
+def test_a_list_without_steps_shows_how_many_are_done():
+    (_, line) = plain(run_list([run(finished=14)], NOW))
+    assert line.split()[-2] == "14"
 
 
 @pytest.mark.parametrize("width", [20, 80])

@@ -49,6 +49,16 @@ class IntRights(enum.IntFlag):
     WRITE = 2
 
 
+class TrapRights(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        trap()
+        return super()._missing_(value)
+
+
 @dataclass
 class Hit:
     title: str

@@ -1,6 +1,7 @@
 """Reading runs no user code, imports nothing and says what is wrong."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,6 +43,16 @@ def test_no_constructor_or_validator_runs(value: object) -> None:
     kinds.armed.clear()
     assert back == value
     assert repr(back) == repr(value)
+
+
+@pytest.mark.usefixtures("armed")
+def test_a_combination_of_flags_is_made_without_the_class_s_own_missing() -> None:
+    data = encode(kinds.TrapRights.READ | kinds.TrapRights.WRITE)
+    del kinds.TrapRights._value2member_map_[3]  # as in a process that has not combined them yet
+    kinds.armed.append(True)
+    back = decode(data)
+    kinds.armed.clear()
+    assert back is kinds.TrapRights.READ | kinds.TrapRights.WRITE
 
 
 def test_the_trap_works() -> None:
@@ -247,9 +258,12 @@ def test_a_class_of_the_main_program_is_named_by_its_file(tmp_path) -> None:
     (package / "__init__.py").write_text("")
     (package / "desk.py").write_text(DESK)
 
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+
     def run(*arguments: str) -> bytes:
+        command = [sys.executable, *arguments]
         return subprocess.run(
-            [sys.executable, *arguments], cwd=tmp_path, check=True, stdout=subprocess.PIPE
+            command, cwd=tmp_path, env=environment, check=True, stdout=subprocess.PIPE
         ).stdout
 
     stored = run("desk.py")

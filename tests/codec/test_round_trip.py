@@ -50,6 +50,7 @@ VALUES = [
     datetime(2024, 10, 27, 2, 30, fold=1), datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
     datetime(2024, 1, 2, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=timezone(timedelta(hours=-5.5))),
     datetime(2024, 1, 2, tzinfo=timezone(timedelta(seconds=3, microseconds=7))),
+    time(1, tzinfo=timezone(timedelta(microseconds=1))),
     datetime(2024, 1, 2, tzinfo=timezone(timedelta(hours=1), "CET")),
     date(2024, 2, 29), time(1, 2, 3, 4), time(1, tzinfo=BERLIN, fold=1), time(1, tzinfo=UTC),
     timedelta(-1, 2, 3), timedelta.max, UTC, timezone(timedelta(0), "UTC"), BERLIN,

@@ -10,6 +10,7 @@ import pytest
 from outlast.demo import audit, mails
 from outlast.demo.agent import Line, Receipt, Report
 from outlast.demo.bank import ORDERS, Bank
+from outlast.records import StoredEvent
 
 EXPECTED = audit.by_the_rules()
 
@@ -88,6 +89,19 @@ def test_another_result_or_none_fails() -> None:
     assert audit.check_result(report, report).ok
     assert not audit.check_result(report, other).ok
     assert not audit.check_result(None, None).ok
+
+
+def event(kind: str, key: str) -> StoredEvent:
+    return StoredEvent("refund-desk", 1, kind, key, b"{}", 0.0, 1, b"")
+
+
+def test_a_finished_step_that_was_started_again_fails() -> None:
+    twice = [event("step.started", "think#0"), event("step.started", "think#0")]
+    done = event("step.completed", "think#0")
+    assert audit.check_steps([*twice, done]).ok
+    check = audit.check_steps([twice[0], done, twice[1]])
+    assert not check.ok
+    assert "wrong: think#0" in check.found
 
 
 def test_a_real_model_is_held_to_its_own_report() -> None:

@@ -4,7 +4,6 @@ Only processes started here are ever signalled, through their own handle.
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -139,6 +138,3 @@ class SimulatedWorld(SteppingWorld):
         self.ran += seconds
         self.on_pause()
 
-
-def own_pid() -> int:
-    return os.getpid()

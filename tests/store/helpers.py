@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import apsw
 
@@ -61,7 +62,7 @@ def seqs(path: Path, run: str = "r") -> list[int]:
     connection = apsw.Connection(str(path))
     try:
         rows = connection.execute("SELECT seq FROM events WHERE run_id = ? ORDER BY seq", (run,))
-        return [seq for (seq,) in rows.fetchall()]
+        return [cast(int, seq) for (seq,) in rows.fetchall()]
     finally:
         connection.close()
 

@@ -3,8 +3,10 @@ import socket
 import stat
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
+import psutil
 import pytest
 
 from outlast.errors import OutlastError, StoreError, UsageError
@@ -82,11 +84,11 @@ def test_postgresql_is_announced_for_later() -> None:
 def test_places_that_hold_no_store(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").write_text("dear diary, " * 500)
-    (tmp_path / "short").write_text("x")
+    (tmp_path / "short").write_text("xy")
     os.mkfifo(tmp_path / "pipe")
     for name in ("folder", "text", "short", "pipe"):
         assert problem_of(url_of(tmp_path / name)) == "not-a-store", name
-    assert (tmp_path / "short").read_text() == "x"
+    assert (tmp_path / "short").read_text() == "xy"
     assert problem_of(url_of(tmp_path / "nowhere" / "a.db")) == "gone"
     assert problem_of(url_of(tmp_path / "text" / "a.db")) == "gone"
 
@@ -138,11 +140,8 @@ def test_an_unknown_file_system_warns(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_innermost_mount_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    import psutil
-    from psutil._common import sdiskpart
-
     mounts = [("/", "ext4"), ("/data", "xfs"), ("/data/shared", "NFS4"), ("/data", "tmpfs")]
-    parts = [sdiskpart("none", root, kind, "") for root, kind in mounts]
+    parts = [SimpleNamespace(mountpoint=root, fstype=kind) for root, kind in mounts]
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: parts)
     assert filesystems.filesystem_of("/home/a.db") == "ext4"
     assert filesystems.filesystem_of("/database/a.db") == "ext4"

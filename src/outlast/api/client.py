@@ -1,6 +1,7 @@
 """The operator's API. The command line is a thin face on it."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -47,7 +48,8 @@ class Client:
     """
 
     def __init__(self, store: str | None = None) -> None:
-        self._store = get_store(store).store
+        opened = get_store(store)
+        self._store, self._heart = opened.store, opened.heart
         self.url = self._store.url
 
     def runs(
@@ -74,7 +76,7 @@ class Client:
 
     def unfinished(self) -> list[str]:
         """Ids of the runs that could go on now and that nobody executes, oldest first."""
-        return [row.run_id for row in unfinished(self._store)]
+        return [row.run_id for row in unfinished(self._store, self._heart.claims)]
 
     def verify(self, run_id: str | None = None, head: str | None = None) -> list[Verdict]:
         """Check the hash chain of one run, or of all.
@@ -113,17 +115,20 @@ class Client:
             UsageError: nothing is in doubt there, or the run is being executed.
         """
         row, world = self._row(run_id), self._store.world
+        settle = partial(
+            Settle, row.run_id, step, at=world.wall(), world=world, own_claims=self._heart.claims
+        )
         match decision:
             case Done(value):
                 try:
                     data = msgspec.json.encode(value)
                 except (TypeError, ValueError) as problem:
                     raise UsageError(f"settle takes plain JSON data: {problem}") from None
-                item = Settle(row.run_id, step, "done", world.wall(), world, value=data, by=by)
+                item = settle(decision="done", value=data, by=by)
             case Failed(text):
-                item = Settle(row.run_id, step, "failed", world.wall(), world, text=text, by=by)
+                item = settle(decision="failed", text=text, by=by)
             case _:
-                item = Settle(row.run_id, step, "not-done", world.wall(), world, by=by)
+                item = settle(decision="not-done", by=by)
         return run_view(self._store, self._store.write(item, durable=True))
 
     def wait(self, run_id: str, timeout: float | None = None) -> object:
@@ -141,7 +146,7 @@ class Client:
         end = None if timeout is None else world.boot() + timeout
         pause, longest = POLL
         while row.status not in FINAL and row.status != "held":
-            if row.owner is not None and is_abandoned(row, world):
+            if row.owner is not None and is_abandoned(row, world, self._heart.claims):
                 raise TimeoutError(
                     f"run {row.run_id} is interrupted: nobody executes it; go on with: outlast "
                     f"resume {row.run_id}"

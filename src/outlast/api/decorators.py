@@ -132,10 +132,12 @@ def step(
         raise UsageError(f"effect={effect!r}: expected 'read', 'idempotent' or 'once'")
     if in_doubt not in ("hold", "raise"):
         raise UsageError(f"in_doubt={in_doubt!r}: expected 'hold' or 'raise'")
-    if timeout is not None and not timeout > 0:
-        raise UsageError(f"timeout={timeout!r}: more than 0 seconds is expected")
+    if timeout is not None and not 0 < timeout < float("inf"):
+        raise UsageError(f"timeout={timeout!r}: a finite number of seconds above 0 is expected")
     if effect != "once" and (in_doubt != "hold" or not_done):
         raise UsageError("in_doubt= and not_done= are for steps with effect='once'")
+    if isinstance(not_done, type) or not all(_is_exception_class(cls) for cls in not_done):
+        raise UsageError(f"not_done={not_done!r}: a list of exception classes is expected")
 
     def decorate(fn: Callable[..., object]) -> object:
         signature = _signature(fn)
@@ -267,6 +269,10 @@ def _is_async(fn: Callable[..., object]) -> bool:
         inner = inner.func
     call = getattr(inner, "__call__", None)  # noqa: B004 - an object whose __call__ is async
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(call)
+
+
+def _is_exception_class(cls: object) -> bool:
+    return isinstance(cls, type) and issubclass(cls, BaseException)
 
 
 def _signature(fn: Callable[..., object]) -> inspect.Signature:

@@ -22,6 +22,10 @@ class State(SimpleNamespace):
             f"this loop's state has no field {name!r}; name it in outlast.turns(...)"
         )
 
+    def __setattr__(self, name: str, value: object) -> None:
+        getattr(self, name)  # one that was not named would not be saved
+        super().__setattr__(name, value)
+
 
 @overload
 def turns(record: S, /, *, max: int | None = None) -> Turns[S]: ...
@@ -62,13 +66,11 @@ def turns(record: object = None, /, *, max: int | None = None, **fields: object)
 def _fields(record: object) -> tuple[str, ...]:
     """The names of a record's fields."""
     cls = type(record)
+    if _is_frozen(cls):
+        raise UsageError(f"{cls.__name__} is frozen; turns() needs a record it can restore")
     if dataclasses.is_dataclass(record) and not isinstance(record, type):
-        if cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
-            raise UsageError(f"{cls.__name__} is frozen; turns() needs a record it can restore")
         return tuple(f.name for f in dataclasses.fields(record))
     if isinstance(record, msgspec.Struct):
-        if record.__struct_config__.frozen:
-            raise UsageError(f"{cls.__name__} is frozen; turns() needs a record it can restore")
         return record.__struct_fields__
     for attribute, read in (
         ("__attrs_attrs__", lambda attrs: tuple(a.name for a in attrs)),
@@ -81,4 +83,17 @@ def _fields(record: object) -> tuple[str, ...]:
     raise UsageError(
         f"turns() needs a mutable dataclass, Struct, attrs object or pydantic model, not "
         f"{cls.__name__}; or give fields: turns(chat=[...])"
+    )
+
+
+def _is_frozen(cls: type) -> bool:
+    """Whether instances refuse assignment, in the four ways of saying so."""
+    dataclass = getattr(cls, "__dataclass_params__", None)
+    struct = getattr(cls, "__struct_config__", None)
+    model: dict[str, object] = getattr(cls, "model_config", None) or {}
+    return bool(
+        getattr(dataclass, "frozen", False)
+        or getattr(struct, "frozen", False)
+        or (hasattr(cls, "__pydantic_fields__") and model.get("frozen"))
+        or cls.__setattr__.__name__ == "_frozen_setattrs"  # attrs
     )

@@ -11,9 +11,9 @@ from outlast.worker.execution import (
     IfOwned,
     Plan,
     creation,
+    execute_plain,
     execute_plan,
     new_run,
-    run_plain,
     run_plan,
 )
 from outlast.worker.loader import module_being_imported
@@ -124,7 +124,7 @@ async def execute(
     """
     plan, opened = _plan(workflow, args, run_id, store, tags, wait, if_owned, settings)
     if not plan.spec.is_async:
-        return await asyncio.to_thread(run_plain, plan, opened)
+        return await execute_plain(plan, opened)
     return await execute_plan(plan, opened)
 
 

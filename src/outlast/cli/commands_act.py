@@ -1,7 +1,9 @@
 """The commands that change something: run, resume, settle."""
 
 import json
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Annotated, NoReturn
 
 import typer
@@ -13,16 +15,25 @@ from outlast.cli.jsonout import run_json
 from outlast.cli.output import err, out, printable, short, stdout_kept_for_json, write_json
 from outlast.cli.progress import Progress, look
 from outlast.cli.render import doubt, pretty
+from outlast.cli.screen import Screen
 from outlast.cli.wording import Caller, advice, duration
-from outlast.engine.spec import Settings
 from outlast.errors import NotDone, UsageError
-from outlast.records import FINAL, Done, RunView
-from outlast.worker.order import Order
+from outlast.records import FINAL, Done, RunView, Status
+from outlast.worker.order import COMPLETED, FAILED, HELD, INTERRUPTED, KILLED, WAITING, Order
 from outlast.worker.supervisor import run_supervised
 from outlast.world import World
 
-INTERRUPTED = 130
-OWNED = 6
+RELEASED = (INTERRUPTED, 143)
+"""Exit codes after Ctrl-C and SIGTERM."""
+
+ENDS: dict[int, Status] = {
+    COMPLETED: "completed",
+    FAILED: "failed",
+    HELD: "held",
+    KILLED: "killed",
+    WAITING: "waiting",
+}
+"""The status that an exit code tells of."""
 
 InProcessOption = Annotated[
     bool, typer.Option("--in-process", help="No worker process of its own; for debuggers.")
@@ -53,22 +64,20 @@ def run(
 ) -> int:
     """Start a run, or resume it if it exists, and wait for its end."""
     workflow = _workflow_of(target)
-    _check_arguments(arguments)
-    run_id = run_id or f"{workflow}-{World().token()[:8]}"
+    if arguments is not None:
+        _parse(arguments, "ARGS")  # What it must hold is known once the workflow is imported.
     caller = caller_of(ctx)
     order = Order(
         store=caller.url,
-        run_id=run_id,
+        run_id=run_id or f"{workflow}-{World().token()[:8]}",
         target=target,
         arguments=arguments,
         tags=_tags(tag or []),
         in_process=in_process,
         wait_if_owned=wait,
-        resume=False,
-        grace=Settings().grace,
     )
     with client_of(ctx, create=True) as client:
-        code, view = _execute(client, run_id, order, as_json)
+        code, view = _execute(client, order, as_json)
     if view:
         _report(view, code, caller, as_json)
         if as_json:
@@ -92,27 +101,25 @@ def resume(
     caller = caller_of(ctx)
     codes, ends = [], []
     with client_of(ctx) as client:
-        chosen = [client.run(run)] if run else _resumable(client)
-        for view in chosen:
+        chosen = [client.run(run).run_id] if run else client.unfinished()
+        for run_id in chosen:
             order = Order(
                 store=caller.url,
-                run_id=view.run_id,
-                target=None,
-                arguments=None,
-                tags={},
+                run_id=run_id,
                 in_process=in_process,
                 wait_if_owned=wait,
                 resume=not every,
-                grace=Settings().grace,
             )
-            code, end = _execute(client, view.run_id, order, as_json)
+            code, view = _execute(client, order, as_json)
             codes.append(code)
-            ends.append(end or view)
-            _report(end or view, code, caller, as_json)
-            if code == INTERRUPTED:
+            if view:
+                ends.append(view)
+                _report(view, code, caller, as_json)
+            if code in RELEASED:
                 break
     if as_json:
-        write_json([run_json(end) for end in ends] if every else run_json(ends[0]))
+        views = [run_json(view) for view in ends]
+        write_json(views if every else views[0])
     elif not chosen:
         err().lines([Text("no run waits for a process")])
     return next((code for code in codes if code), 0)
@@ -151,24 +158,24 @@ def settle(
     return 0
 
 
-def _execute(
-    client: Client, run_id: str, order: Order, as_json: bool
-) -> tuple[int, RunView | None]:
+def _execute(client: Client, order: Order, as_json: bool) -> tuple[int, RunView | None]:
     """Carry an order out and tell how it goes. Returns the exit code and the run afterwards."""
-    terminal = err()
-    before = look(client, run_id)
+    before = look(client, order.run_id)
     # A moving line would fight with the prompt of a debugger.
-    live = terminal.is_terminal and not order.in_process
-    progress = Progress(order.store, run_id, before, terminal, live)
-    with stdout_kept_for_json(as_json), progress:
+    screen = Screen() if sys.stderr.isatty() and not order.in_process else None
+    terminal = screen.terminal if screen else err()
+    progress = Progress(order.store, order.run_id, before, terminal, live=screen is not None)
+    with stdout_kept_for_json(as_json), screen or nullcontext(), progress:
         code = run_supervised(order)
-    return code, look(client, run_id)
+    return code, look(client, order.run_id)
 
 
 def _report(view: RunView, code: int, caller: Caller, as_json: bool) -> None:
     """Say how it ended: the result on stdout, everything else on stderr."""
     terminal = err()
-    if code == 0:
+    if code not in RELEASED and view.status != ENDS.get(code):
+        return  # It did not come to that: the worker has said why in a line of its own.
+    if code == COMPLETED:
         took = duration(view.updated_at - view.created_at)
         terminal.lines([Text(f"run {printable(view.run_id)} completed, took {took}")])
         if not as_json:
@@ -182,14 +189,13 @@ def _report(view: RunView, code: int, caller: Caller, as_json: bool) -> None:
 
 
 def _headline(view: RunView, code: int) -> Text:
-    if code == INTERRUPTED:
+    if code in RELEASED:
         what = "was released by this process; nothing that is done is lost"
-    elif code == OWNED:
-        what = "is executed by another live process"
     else:
-        reason = f" ({view.reason})" if view.reason else ""
+        # The reason of a failure is the class of its error, which the error's text begins with.
+        reason = f" ({view.reason})" if view.reason and not view.error else ""
         verb = "" if view.status in FINAL and view.status != "killed" else "is "
-        why = view.error or view.detail
+        why = view.error or (view.detail if view.reason != "in-doubt" else None)
         what = f"{verb}{view.status}{reason}" + (f": {why}" if why else "")
     return Text(f"outlast: run {printable(view.run_id)} {printable(what)}")
 
@@ -200,14 +206,6 @@ def _workflow_of(target: str) -> str:
     if not (place and colon and name.replace(".", "_").isidentifier()):
         raise UsageError(f"{target!r} names no workflow; write desk.py:desk or package.module:desk")
     return name.replace(".", "-")
-
-
-def _check_arguments(text: str | None) -> None:
-    if text is not None and not isinstance(_parse(text, "ARGS"), list | dict):
-        raise UsageError(
-            f"ARGS is {printable(text)}; write an array of positional or an object of keyword "
-            'arguments, such as \'["a", 1]\' or \'{"name": "a"}\''
-        )
 
 
 def _parse(text: str, what: str) -> object:
@@ -234,15 +232,3 @@ def _tags(pairs: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--tag {pair!r} has no value; write --tag key=value")
         tags[key] = value
     return tags
-
-
-def _resumable(client: Client) -> list[RunView]:
-    """The runs that need nothing but a process, the oldest first."""
-    now = World().wall()
-    return [
-        view
-        for view in reversed(client.runs(limit=10_000))
-        if view.interrupted
-        or view.status == "queued"
-        or (view.status == "waiting" and view.due_at is not None and view.due_at <= now)
-    ]

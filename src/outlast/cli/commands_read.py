@@ -68,6 +68,8 @@ def ls(
     if not missing:
         with client_of(ctx) as client:
             views = client.runs(status=wanted, workflow=workflow, limit=limit)
+            if as_json:  # Programs get the steps too, which a list does not bring.
+                views = [client.run(view.run_id) for view in views]
     if as_json:
         write_json([run_json(view) for view in views])
     elif views:

@@ -19,22 +19,11 @@ from outlast import errors
 from outlast.cli import commands_act, commands_demo, commands_read
 from outlast.cli.output import err, printable
 from outlast.cli.wording import Caller
+from outlast.worker.order import INTERRUPTED, USAGE
+from outlast.worker.work import exit_code
 
 BUG = 70
 """Exit code for an error that none of our classes describes; what BSD calls EX_SOFTWARE."""
-
-_CODES: dict[type[BaseException], int] = {
-    errors.RunFailed: 1,
-    errors.UsageError: 2,
-    errors.RunHeld: 3,
-    errors.RunKilled: 4,
-    errors.RunWaiting: 5,
-    errors.RunOwned: 6,
-    errors.LostRun: 6,
-    errors.StoreError: 7,
-    errors.RunReleased: 130,
-    errors.OutlastError: 1,
-}
 
 app = typer.Typer(
     name="outlast",
@@ -106,12 +95,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = app(_store_first(words), prog_name="outlast", standalone_mode=False)
     except TyperException as error:
-        return _fail(error.format_message() + _help_hint(error), 2)
+        return _fail(error.format_message() + _help_hint(error), USAGE)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", 130)
+        return _fail("interrupted", INTERRUPTED)
     except errors.OutlastError as error:
-        code = next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
-        return _fail(str(error), code)
+        return _fail(str(error), exit_code(error))
     except Exception as error:
         if os.environ.get("OUTLAST_DEBUG"):
             raise

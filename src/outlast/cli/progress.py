@@ -27,6 +27,9 @@ COST = 5
 UNDER_WAY: frozenset[StepStatus] = frozenset({"running", "interrupted"})
 
 
+REPLAYED: frozenset[StepStatus] = frozenset({"completed", "failed"})
+
+
 class Story:
     """Turns one look at a run after another into lines that say what is new.
 
@@ -36,17 +39,17 @@ class Story:
 
     def __init__(self, before: RunView | None) -> None:
         self._told = _settled(before)
-        self._replayed = len(self._told)
-        self._resuming = before is not None and before.status not in FINAL
+        self._replayed = sum(status in REPLAYED for status in self._told.values())
+        # Told once a new owner has the run, and not if a live process keeps it.
+        self._resumed_from = before.epoch if before and before.status not in FINAL else None
 
     def news(self, view: RunView) -> Iterator[Text]:
         """The lines for what happened since the last look."""
         for number, step in enumerate(view.steps, 1):
             label = f"{printable(step.name)} #{number}"
             settled = self._told.get(step.key) == step.status
-            if self._resuming and not settled:
-                self._resuming = False
-                yield self._resumed(view, f"continuing at {label}")
+            if not settled:
+                yield from self._resumed(view, f"continuing at {label}")
             if not settled and step.status not in UNDER_WAY:
                 self._told[step.key] = step.status
                 yield _ended(label, step)
@@ -54,12 +57,14 @@ class Story:
     def end(self, view: RunView) -> Iterator[Text]:
         """`news` at the end of the command."""
         yield from self.news(view)
-        if self._resuming:
-            yield self._resumed(view, "no further step")
+        yield from self._resumed(view, "no further step")
 
-    def _resumed(self, view: RunView, what: str) -> Text:
+    def _resumed(self, view: RunView, what: str) -> Iterator[Text]:
+        if self._resumed_from is None or view.epoch == self._resumed_from:
+            return
+        self._resumed_from = None
         count = f"{self._replayed} step{'' if self._replayed == 1 else 's'} replayed"
-        return Text(f"resuming {printable(view.run_id)}: {count}, {what}")
+        yield Text(f"resuming {printable(view.run_id)}: {count}, {what}")
 
 
 def now_doing(view: RunView) -> str:
@@ -70,7 +75,7 @@ def now_doing(view: RunView) -> str:
         if step.status == "running"
     ]
     parts = [printable(view.run_id), ", ".join(current) or view.status]
-    parts.append(f"{len(view.steps) - len(current)} done")
+    parts.append(f"{view.finished} done")
     if view.turn is not None:
         parts.append(f"turn {view.turn}")
     return " · ".join(parts)
@@ -85,7 +90,7 @@ def _ended(label: str, step: StepView) -> Text:
     line = Text(f"{label} ")
     line.append(step.status, style=COLOURS[step.status])
     if step.ended is not None:
-        line.append(f" in {duration(step.ended - step.started)}")
+        line.append(f" after {duration(step.ended - step.started)}")
     if step.attempts > 1:
         line.append(f", {step.attempts} tries")
     if step.error:
@@ -167,10 +172,12 @@ class Progress:
 def look(client: Client, run_id: str) -> RunView | None:
     """The run, or None if it does not exist (yet) or the store is busy just now."""
     try:
-        return client.run(run_id)
+        view = client.run(run_id)
     except UnknownRun:
         return None
     except StoreError as error:
         if error.problem == "busy":
             return None
         raise
+    # An id that is new may be the beginning of another run's id.
+    return view if view.run_id == run_id else None

@@ -71,7 +71,8 @@ def _header(view: RunView, now: float) -> Iterator[Text]:
     yield Text(printable(", ".join(facts)), style="dim")
     if view.error:
         yield Text(printable(view.error), style="red")
-    if view.detail and view.detail != view.error:
+    # A doubt is shown with all that is known about it, see `doubt`.
+    if view.detail and view.detail != view.error and view.reason != "in-doubt":
         for line in view.detail.split("\n"):
             yield Text(printable(line), style=COLOURS[view.status])
 

@@ -1,6 +1,5 @@
 """Times, statuses and advice in words."""
 
-import os
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,6 +8,7 @@ from rich.text import Text
 
 from outlast.cli.output import printable
 from outlast.records import RunView
+from outlast.worker.stores import url_or_default
 
 COLOURS = {
     "queued": "dim",
@@ -25,9 +25,6 @@ COLOURS = {
 """The colour of each status of a run or of a step."""
 
 
-DEFAULT_STORE = "sqlite:///outlast.db"
-
-
 @dataclass(frozen=True, slots=True)
 class Caller:
     """How the user called us, so that the commands we suggest reach the same store.
@@ -41,7 +38,7 @@ class Caller:
     @property
     def url(self) -> str:
         """The store that this command works on."""
-        return self.store or os.environ.get("OUTLAST_STORE") or DEFAULT_STORE
+        return url_or_default(self.store)
 
     def command(self, *words: str) -> str:
         """A command line to paste into a shell."""

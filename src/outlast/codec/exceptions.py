@@ -11,7 +11,7 @@ from outlast.codec.decode import decode
 from outlast.codec.encode import encode
 from outlast.codec.fields import HEAP_TYPE
 from outlast.errors import NotStorable, StepFailed, Unreadable
-from outlast.events import ErrorRecord
+from outlast.events import ABSENT, ErrorRecord
 
 Args = tuple[object, ...]
 Attributes = dict[str, object]
@@ -39,14 +39,13 @@ def encode_error(exc: BaseException, fault: str) -> ErrorRecord:
         exc: the exception, with its traceback.
         fault: the fault class it was given.
     """
-    record = ErrorRecord(
+    return ErrorRecord(
         type=display_name(type(exc)),
         message=_bounded(_message(exc)),
         fault=fault,
+        rebuild=_recipe(exc),
         traceback=_bounded(_traceback(exc)),
     )
-    recipe = _recipe(exc)
-    return record if recipe is None else msgspec.structs.replace(record, rebuild=recipe)
 
 
 def rebuild_error(record: ErrorRecord) -> Exception:
@@ -55,9 +54,9 @@ def rebuild_error(record: ErrorRecord) -> Exception:
     Raises:
         Unreadable: the exception's class or a class in its args is gone.
     """
-    if not bytes(record.rebuild):
+    if record.rebuild == ABSENT:
         return StepFailed(record.type, record.fault, record.message)
-    recipe = cast(Recipe, decode(bytes(record.rebuild)))
+    recipe = cast(Recipe, decode(record.rebuild))
     try:
         name, args, inner, details, state = recipe
         cls = find_class(name)
@@ -71,27 +70,26 @@ def rebuild_error(record: ErrorRecord) -> Exception:
         raise Unreadable(f"a stored {record.type} cannot be rebuilt: {error}") from error
 
 
-def _recipe(exc: BaseException) -> msgspec.Raw | None:
-    """What rebuilds an equal exception; None if nothing does."""
+def _recipe(exc: BaseException) -> msgspec.Raw:
+    """What rebuilds an equal exception; ABSENT if nothing does."""
     cls = type(exc)
     if not isinstance(exc, Exception) or BaseExceptionGroup in cls.__mro__ or _has_slots(cls):
-        return None
+        return ABSENT
     try:
         name = check_findable(cls, ())
         inner = _base(cls).__reduce__(exc)[1]  # with what `args` leaves out, an OSError's file name
         details = _details(exc)
         data = encode([name, exc.args, inner, details, exc.__dict__])
         copy = rebuild_error(ErrorRecord("", "", "", msgspec.Raw(data)))
-        same = encode([name, copy.args, inner, _details(copy), copy.__dict__]) == data and str(
-            copy
-        ) == str(exc)
+        stored = encode([name, copy.args, inner, _details(copy), copy.__dict__])
+        same = stored == data and str(copy) == str(exc) and type(copy) is cls
     except (Refusal, NotStorable, Unreadable):
-        return None
+        return ABSENT
     except Exception:
         # The class's own code (its __str__) failed, or its C base takes other arguments: the
         # exception is then described instead of rebuilt, which loses nothing of its record.
-        return None
-    return msgspec.Raw(data) if same and type(copy) is cls else None
+        return ABSENT
+    return msgspec.Raw(data) if same else ABSENT
 
 
 def _make(

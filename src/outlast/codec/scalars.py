@@ -88,8 +88,8 @@ def _write_time(value: time, walk: Walk, depth: int) -> object:
 def _moment(value: datetime | time, walk: Walk) -> object:
     """ISO text where that says it all; else `[naive text, fold, zone]`."""
     zone = value.tzinfo
-    offset = zone is None or (type(zone) is timezone and _is_plain_zone(zone))
-    if offset and not value.fold:
+    plain = zone is None or (type(zone) is timezone and _is_plain_zone(zone))
+    if plain and not value.fold:
         return value.isoformat()
     try:
         written = _zone(zone, walk)
@@ -100,7 +100,12 @@ def _moment(value: datetime | time, walk: Walk) -> object:
 
 
 def _is_plain_zone(zone: timezone) -> bool:
-    return zone is UTC or len(zone.__getinitargs__()) == 1  # type: ignore[attr-defined]
+    """Whether ISO text holds all of it: no name, and whole minutes (`fromisoformat` takes an
+    offset of less than a second for UTC)."""
+    if zone is UTC:
+        return True
+    offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]
+    return not name and not offset % timedelta(minutes=1)
 
 
 def _zone(zone: object, walk: Walk) -> object:

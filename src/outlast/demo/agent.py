@@ -111,32 +111,32 @@ async def list_mails(inbox: str) -> list[str]:
 
 
 @step(effect="read")
-async def read_mail(inbox: str, name: str) -> Mail:
+async def read_mail(name: str, inbox: str) -> Mail:
     """Open one mail."""
     return mails.read(Path(inbox, name))
 
 
 @step(effect="read")
-async def think(base_url: str, model: str, messages: list[Message]) -> Message:
+async def think(model: str, messages: list[Message], base_url: str) -> Message:
     """Ask the model what to do next."""
     return await chat.complete(base_url, model, messages)
 
 
 @step(effect="read")
-async def look_up_order(bank: str, order_id: str) -> Order:
+async def look_up_order(order_id: str, bank: str) -> Order:
     """Ask the bank about an order."""
     return msgspec.convert(await rest.get(f"{bank}/orders/{quote(order_id)}"), Order)
 
 
 @step(effect="idempotent")
-async def refund(bank: str, order_id: str, amount: int) -> Receipt:
+async def refund(order_id: str, amount: int, bank: str) -> Receipt:
     """Pay back. Safe to repeat: the bank books a key once, and the key outlives this process."""
     body = {"order_id": order_id, "amount": amount}
     return msgspec.convert(await rest.post(f"{bank}/refunds", body, idempotency_key()), Receipt)
 
 
 @step(effect="once")
-async def send_reply(smtp: str, mailbox: str, mail: Mail, text: str) -> Sent:
+async def send_reply(mail: Mail, text: str, smtp: str, mailbox: str) -> Sent:
     """Answer a mail. Never repeated on a guess: a customer must not get two letters."""
     letter = EmailMessage()
     letter["From"] = "Northlight Lamps <refunds@northlight.example>"
@@ -150,7 +150,7 @@ async def send_reply(smtp: str, mailbox: str, mail: Mail, text: str) -> Sent:
 
 
 @send_reply.reconcile
-async def has_it_arrived(smtp: str, mailbox: str, mail: Mail, text: str) -> Outcome[Sent]:
+async def has_it_arrived(mail: Mail, text: str, smtp: str, mailbox: str) -> Outcome[Sent]:
     """After a crash in `send_reply`: ask the mail server, which knows."""
     try:
         answer = await rest.get(f"{mailbox}/messages/{quote(message_id(), safe='')}")
@@ -176,11 +176,11 @@ async def use(job: Job, mail: Mail, call: Call) -> Order | Receipt | Sent | Mist
     try:
         match call.name, call.parsed():
             case "look_up_order", {"order_id": str(order_id)}:
-                return await look_up_order(job.bank, order_id)
+                return await look_up_order(order_id, job.bank)
             case "refund", {"order_id": str(order_id), "amount": int(amount)}:
-                return await refund(job.bank, order_id, amount)
+                return await refund(order_id, amount, job.bank)
             case "send_reply", {"text": str(text)}:
-                return await send_reply(job.smtp, job.mailbox, mail, text)
+                return await send_reply(mail, text, job.smtp, job.mailbox)
     except rest.Refused as refusal:
         return Mistake(str(refusal))
     return Mistake(f"no tool {call.name} takes these arguments")
@@ -193,9 +193,9 @@ async def desk(job: Job) -> Report:
         if turn.mail is None:
             if not turn.pile:
                 return Report(tuple(turn.lines))
-            turn.mail = await read_mail(job.inbox, turn.pile.pop(0))
+            turn.mail = await read_mail(turn.pile.pop(0), job.inbox)
             turn.chat = [Message("system", chat.SYSTEM), Message("user", turn.mail.as_text())]
-        answer = await think(job.base_url, job.model, turn.chat)
+        answer = await think(job.model, turn.chat, job.base_url)
         turn.chat.append(answer)
         if answer.calls:
             outcomes = await asyncio.gather(*(use(job, turn.mail, call) for call in answer.calls))

@@ -6,6 +6,7 @@ is written down here. A real model decides for itself, so then its report is hel
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +17,7 @@ from outlast.demo import mails
 from outlast.demo.agent import Report
 from outlast.demo.bank import ORDERS
 from outlast.demo.mailbox import messages
+from outlast.records import StoredEvent
 
 Key = TypeVar("Key", str, tuple[str, int])
 
@@ -89,6 +91,18 @@ def check_result(result: object, reference: object) -> Check:
     if result is not None and result == reference:
         return Check(name, f"{len(msgspec.convert(result, Report).lines)} mails, equal", True)
     return Check(name, "they differ", False)
+
+
+def check_steps(journal: Sequence[StoredEvent]) -> Check:
+    """No step that had finished was started again."""
+    finished: set[str | None] = set()
+    again = []
+    for event in journal:
+        if event.kind == "step.completed":
+            finished.add(event.key)
+        elif event.kind == "step.started" and event.key in finished:
+            again.append(str(event.key))
+    return _check("no finished step run again", f"{len(finished)} steps", again)
 
 
 def repeats(folder: Path) -> int:

@@ -16,10 +16,10 @@ from outlast.demo.agent import Job
 from outlast.demo.child import RUN_ID
 from outlast.demo.children import Children, DemoFailed, end
 from outlast.errors import UnknownRun
-from outlast.records import RunView, StepView
+from outlast.records import RunView, StepView, StoredEvent
 from outlast.world import World
 
-POLL = 0.005
+POLL = 0.01
 """Seconds between two looks at the store."""
 
 INSIDE = ("send_reply", "refund", "think")
@@ -127,6 +127,10 @@ class Stage:
     def close(self) -> None:
         """Let go of the store."""
         self._client.close()
+
+    def journal(self) -> list[StoredEvent]:
+        """All events of the run."""
+        return self._client.journal(RUN_ID)
 
     def verified(self) -> str | None:
         """What is wrong with the run's journal; None if it is intact."""

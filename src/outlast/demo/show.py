@@ -20,7 +20,7 @@ from outlast.demo.commentary import Commentary, farewell, report
 from outlast.demo.killer import Aim, Kill, Stage, plan
 from outlast.demo.model import MODEL
 from outlast.errors import UnknownRun, UsageError
-from outlast.records import RunView
+from outlast.records import RunView, StoredEvent
 from outlast.world import World
 
 MARK = ".outlast-demo"
@@ -60,10 +60,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Played:
-    """A run that has come to its end."""
+    """A run that has come to its end.
+
+    Attributes:
+        problem: what is wrong with the hash chain of its journal, if anything is.
+    """
 
     view: RunView
     kills: list[Kill]
+    journal: list[StoredEvent]
     problem: str | None
 
 
@@ -145,6 +150,7 @@ def inspect(
         Check("every kill hit unfinished work", f"{landed} kills", landed == wanted_kills),
         audit.check_ledger(folder / "bank", expected),
         audit.check_mailbox(folder / "mailbox", expected),
+        audit.check_steps(played.journal),
         Check("journal verified", played.problem or "chain intact", played.problem is None),
     ]
     if reference is not None:
@@ -207,7 +213,7 @@ def _play(
     stage = Stage(children, store, job, limit, comment.look)
     try:
         view = stage.play(aims, on_kill)
-        return Played(view, kills, stage.verified())
+        return Played(view, kills, stage.journal(), stage.verified())
     finally:
         stage.close()
 

@@ -59,4 +59,4 @@ def call_async(
     """An asynchronous step, called in workflow code: takes its position and returns a coroutine."""
     scope.run.check()
     call = make_call(spec, scope, args, kwargs)
-    return drive_async(run_step(scope.run, call), scope.run, scope)
+    return drive_async(run_step(scope.run, call), scope.run)

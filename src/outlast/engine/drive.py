@@ -1,7 +1,6 @@
 """The two drivers of a flow: one for plain code, one for asyncio. They do what a flow requests."""
 
 import asyncio
-import contextlib
 import contextvars
 import threading
 from collections.abc import Coroutine, Generator
@@ -49,12 +48,8 @@ def drive_sync(flow: Generator[Request, Reply, T], run: Run) -> T:
             error = stop
 
 
-async def drive_async(flow: Generator[Request, Reply, T], run: Run, scope: object) -> T:
-    """Perform a flow's requests in the running task.
-
-    Args:
-        scope: the task's scope; results race only between scopes.
-    """
+async def drive_async(flow: Generator[Request, Reply, T], run: Run) -> T:
+    """Perform a flow's requests in the running task."""
     reply: Reply = None
     error: BaseException | None = None
     cancelled: asyncio.CancelledError | None = None
@@ -68,7 +63,7 @@ async def drive_async(flow: Generator[Request, Reply, T], run: Run, scope: objec
             raise cancelled from None
         reply = error = None
         try:
-            reply = await _perform_async(request, run, scope)
+            reply = await _perform_async(request, run)
         except StopRun as stop:
             error = stop
         except asyncio.CancelledError as cancel:
@@ -89,6 +84,8 @@ def _perform_sync(request: Request, run: Run) -> Reply:
             except (LostRun, RunMoved, StoreError) as problem:
                 raise _stopped_by(problem, request, run) from None
         case Body():
+            if request.alone:
+                _await_bodies(run)
             return _call(request)
         case Deliver():
             if run.sequencer is not None:
@@ -123,7 +120,7 @@ def _call(request: Body) -> Ended:
 def _call_with_timeout(request: Body, timeout: float) -> Ended:
     """Run the body in a thread of its own, so that the wait for it ends on time. The body itself
     cannot be stopped; until it ends, the run opens nothing more (`_await_bodies`)."""
-    ended: list[Ended] = []
+    ended: list[Ended | BaseException] = []
     finished = threading.Event()
     context = contextvars.copy_context()
 
@@ -133,27 +130,29 @@ def _call_with_timeout(request: Body, timeout: float) -> Ended:
             ended.append(Returned(context.run(request.fn, *request.args, **request.kwargs)))
         except Exception as exc:
             ended.append(Raised(exc))
+        except BaseException as exc:  # such as SystemExit: goes where it would without a timeout
+            ended.append(exc)
         finally:
             finished.set()
 
     thread = threading.Thread(target=body, name=f"outlast {request.attempt.key}", daemon=True)
     thread.start()
     if finished.wait(timeout):
-        # Without an entry, the body ended by a BaseException such as SystemExit in its thread.
-        return ended[0] if ended else Raised(BodyCancelled("the body ended its own thread"))
-    request.attempt.run.bodies.append(thread)
+        if isinstance(ended[0], BaseException):
+            raise ended[0]
+        return ended[0]
+    request.attempt.run.bodies.add(thread)
     return TimedOut(timeout)
 
 
 def _await_bodies(run: Run) -> None:
     """Let bodies that outlived their timeout end, within the grace period; else stop the run."""
-    while run.bodies:
-        body = run.bodies[-1]
+    for body in tuple(run.bodies):
         body.join(run.settings.grace)
         if body.is_alive():
             run.request_stop(run.stuck(body.name.removeprefix("outlast ")))
             raise StopRun(run.stop)
-        run.bodies.remove(body)
+        run.bodies.discard(body)
 
 
 def _sleep(due: float, run: Run) -> None:
@@ -173,6 +172,8 @@ def _sleep(due: float, run: Run) -> None:
 
 
 def _drain(run: Run) -> None:
+    if _in_loop():
+        return  # what is open ends in this very loop, so waiting here would never end
     wake = threading.Event()
     with run.watch(wake.set, idle=True):
         while run.open:
@@ -180,17 +181,27 @@ def _drain(run: Run) -> None:
             run.world.pause(run.settings.max_sleep, wake)
 
 
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 # ---- asyncio
 
 
-async def _perform_async(request: Request, run: Run, scope: object) -> Reply:
+async def _perform_async(request: Request, run: Run) -> Reply:
     match request:
         case Write():
-            return await _write(request, run, scope)
+            return await _write(request, run)
         case Body():
+            if request.alone and run.bodies:
+                await asyncio.to_thread(_await_bodies, run)
             return await _await_body(request)
         case Deliver():
-            await _in_order(run, request.order, scope)
+            await _in_order(run, request.order, request.shielded)
             return None
         case Sleep():
             await _sleep_async(request.due, run)
@@ -199,30 +210,35 @@ async def _perform_async(request: Request, run: Run, scope: object) -> Reply:
             await _drain_async(run)
             return None
         case Forever():
-            await _until_stopped(run)
+            assert run.sequencer is not None
+            with run.sequencer.expect(request.order):
+                await _until_stopped(run)
             raise StopRun(run.stop)
 
 
-async def _write(request: Write, run: Run, scope: object) -> Reply:
+async def _write(request: Write, run: Run) -> Reply:
     if request.mode == "open" and run.bodies:
         await asyncio.to_thread(_await_bodies, run)
     item = _item(request, run)
     try:
-        if request.at_once or not request.durable:
-            # Tens of microseconds without a disk sync: cheaper than a trip through a thread.
+        visible = not request.durable and not request.deliver
+        if request.at_once or (visible and run.store.idle):
+            # Tens of microseconds without a disk sync: cheaper than a trip through a thread. While
+            # others write, it joins their next group commit instead of waiting for each. What is
+            # given out always goes through the thread, so that news of it arrives in its order.
             order = run.store.write_now(item, durable=request.durable)
         else:
-            order = await _commit(item, run)
+            order = await _commit(item, run, request)
     except (LostRun, RunMoved, StoreError) as problem:
         raise _stopped_by(problem, request, run) from None
     if request.deliver:
-        await _in_order(run, order, scope)
+        await _in_order(run, order, request.shielded)
     return order
 
 
-async def _commit(item: OwnerWrite, run: Run) -> int:
-    """A durable commit. A caller that is cancelled meanwhile learns so after the commit: whether an
-    outcome is recorded must not depend on which of the two came first."""
+async def _commit(item: OwnerWrite, run: Run, request: Write) -> int:
+    """A commit by the writer thread. A caller that is cancelled meanwhile learns so afterwards:
+    whether an outcome is recorded must not depend on which of the two came first."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[int] = loop.create_future()
 
@@ -232,21 +248,33 @@ async def _commit(item: OwnerWrite, run: Run) -> int:
         else:
             future.set_result(result)
 
-    run.store.submit(item, durable=True, done=done, loop=loop)
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        while not future.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({future})
-        future.result()  # a refused write matters more than the cancellation
-        raise
+    run.store.submit(item, durable=request.durable, done=done, loop=loop)
+    cancelled = await _outlast(future)
+    order = future.result()  # a refused write matters more than the cancellation
+    if cancelled is not None and not request.shielded:
+        raise cancelled
+    return order
 
 
-async def _in_order(run: Run, order: int, scope: object) -> None:
+async def _outlast(future: "asyncio.Future[T]") -> asyncio.CancelledError | None:
+    """Wait for a future, however often this task is cancelled; returns the last cancellation."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError as cancel:
+            cancelled = cancel
+    return cancelled
+
+
+async def _in_order(run: Run, order: int, shielded: bool) -> None:
     assert run.sequencer is not None
-    turn = run.sequencer.offer(order, scope)
-    if turn is not None:
+    turn = run.sequencer.offer(order, alone=not run.tasks)
+    if turn is None:
+        return
+    if shielded:
+        await _outlast(turn)
+    else:
         await turn
 
 

@@ -9,6 +9,7 @@ or a fault injector is just another driver.
     else       open -> body -> complete, or classify -> retry or fail
 """
 
+import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NoReturn
@@ -41,6 +42,7 @@ class Write:
         durable: wait for the disk. Otherwise the commit survives SIGKILL but not a power cut.
         deliver: the reply is an outcome, to be given out in its order.
         at_once: do not let other tasks run meanwhile.
+        shielded: the caller is cancelled already; further cancellations change nothing.
         late: what to keep as evidence if the run turns out to be no longer ours.
     """
 
@@ -49,6 +51,7 @@ class Write:
     durable: bool = True
     deliver: bool = False
     at_once: bool = False
+    shielded: bool = False
     late: Event | None = None
     becomes: Becomes | None = None
     release: bool = False
@@ -56,13 +59,18 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Call a function of the user. Reply: an `Ended`."""
+    """Call a function of the user. Reply: an `Ended`.
+
+    Attributes:
+        alone: first let bodies end that outlived their timeout.
+    """
 
     fn: Callable[..., object]
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
     attempt: AttemptInfo
     timeout: float | None
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +82,18 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Wait until the recorded outcome with this sequence number is to be given out. No reply."""
+    """Wait until the recorded outcome with this sequence number is to be given out. No reply.
+    `shielded` as for `Write`."""
 
     order: int
+    shielded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Forever:
-    """Wait to be cancelled, as this call was when it was recorded."""
+    """Wait to be cancelled, as this call was when it was recorded, with this sequence number."""
+
+    order: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +166,22 @@ def run_step(run: Run, call: Call) -> Flow:
         past = Past(call.key, call.spec.name)
     else:
         yield from check_fit(run, past, call.spec.name, call.digest, call.preview)
-        if (yield from _is_recorded(run, past, keeps_doubt=_holds_doubt(call.spec))):
-            return (yield from _recorded(run, call, past))
+        in_doubt = past.outcome is None and past.doubt is not None and _holds_doubt(call.spec)
+        if past.abandoned and not in_doubt:
+            yield from cancelled_again(past)
     try:
+        if past.outcome is not None:
+            yield Deliver(past.order)
+            return (yield from _recorded(run, call, past))
         if past.settled is not None:
             yield from _apply_settlement(run, call, past)
         if past.outcome is None:
             yield from _attempts(run, call, past)
         return (yield from _recorded(run, call, past))
     except Cancelled:
-        opened = call.key in run.open
+        doubtful = call.key in run.open or past.doubt is not None
         yield from abandon(run, call.key, past)
-        if opened and past.outcome is None and _holds_doubt(call.spec):
+        if doubtful and past.outcome is None and _holds_doubt(call.spec):
             run.request_stop(_in_doubt(run, call, "the workflow cancelled it", Unknown()))
         raise
 
@@ -194,14 +210,18 @@ def _holds_doubt(spec: StepSpec) -> bool:
     return spec.effect == "once" and spec.in_doubt == "hold"
 
 
-def _is_recorded(run: Run, past: Past, keeps_doubt: bool) -> Generator[Request, Reply, bool]:
-    """Wait for the recorded outcome's turn, or for the recorded cancellation to come again."""
-    if past.abandoned and (past.outcome is not None or not keeps_doubt):
-        yield Forever()
-    if past.outcome is None:
-        return False
-    yield Deliver(past.order)
-    return True
+def cancelled_again(past: Past) -> Flow:
+    """Wait for the recorded cancellation to come again. Nothing is executed meanwhile.
+
+    Raises:
+        Cancelled: it came; the workflow learns of it in its recorded order.
+    """
+    try:
+        yield Forever(past.order)
+    except Cancelled:
+        yield Deliver(past.order, shielded=True)
+        raise
+    return None
 
 
 def _recorded(run: Run, call: Call, past: Past) -> Flow:
@@ -221,26 +241,21 @@ def _recorded(run: Run, call: Call, past: Past) -> Flow:
 
 def _attempts(run: Run, call: Call, past: Past) -> Flow:
     """Open attempts until one has an outcome."""
-    last: ErrorRecord | None = None
     while past.outcome is None:
         if past.doubt is not None and call.spec.effect == "once":
             yield from _resolve_doubt(run, call, past)
-            if past.outcome is not None:
-                break
-            if last is not None and past.failures >= call.spec.retry.attempts:
-                yield from _fail(run, call, past, last)
-                break
+            continue
         if past.crashes >= run.settings.max_crashes:
-            yield from hold(run, _crash_loop(run, past))
+            yield from hold(run, crash_loop(run, past))
         if past.retry_at is not None:
-            yield from wait_until(run, call.key, past.retry_at)
+            yield from wait_until(run, call.key, past.retry_at, past.longest)
             past.retry_at = None
-        run.check()
+        run.check_opening()
         ended = yield from _attempt(run, call, past)
         if isinstance(ended, Returned):
             yield from _complete(run, call, past, ended.value)
         else:
-            last = yield from _after_error(run, call, past, ended)
+            yield from _after_error(run, call, past, ended)
     return None
 
 
@@ -263,12 +278,12 @@ def _attempt(run: Run, call: Call, past: Past) -> Generator[Request, Reply, Ende
         idempotency=call.idempotency_key,
     )
     run.opened(info)
+    past.attempts = number  # now: the caller may be cancelled while the opening is written
     try:
         yield Write((Entry(started, call.key),), "open", durable=spec.effect == "once")
     except StopRun:
         run.closed(call.key)  # it never opened
         raise
-    past.attempts = number
     ended = yield Body(spec.fn, call.args, call.kwargs, info, spec.timeout)
     assert isinstance(ended, Ended)
     return ended
@@ -287,9 +302,10 @@ def _complete(run: Run, call: Call, past: Past, value: object) -> Flow:
     return None
 
 
-def _fail(run: Run, call: Call, past: Past, error: ErrorRecord) -> Flow:
+def _fail(run: Run, call: Call, past: Past, error: ErrorRecord, *before: Event) -> Flow:
     outcome = events.StepFailed(attempt=past.attempts, error=error, final=True)
-    yield from _close(run, call, past, outcome, events.StepLate(past.attempts, error=error))
+    late = events.StepLate(past.attempts, error=error)
+    yield from _close(run, call, past, outcome, late, *before)
     return None
 
 
@@ -313,45 +329,50 @@ def _close(run: Run, call: Call, past: Past, outcome: Event, late: Event, *befor
     return None
 
 
-def _after_error(
-    run: Run, call: Call, past: Past, ended: Raised | TimedOut
-) -> Generator[Request, Reply, ErrorRecord]:
+def _after_error(run: Run, call: Call, past: Past, ended: Raised | TimedOut) -> Flow:
     """Record a failed attempt as doubt, as retryable or as final."""
-    spec = call.spec
-    past.failures += 1
     if isinstance(ended, TimedOut):
         exc: Exception = StepTimeout(f"step {call.key} took longer than {ended.seconds:g} s")
     else:
         exc = ended.exc
-    if spec.effect == "once" and not certainly_not_done(exc, spec.not_done):
-        error = codec.encode_error(exc, "unknown-outcome")
-        past.doubt = f"it raised {error.type}: {error.message}"
+    error = codec.encode_error(exc, classify(exc).kind)
+    if call.spec.effect == "once" and not certainly_not_done(exc, call.spec.not_done):
+        past.doubt, past.error = f"it raised {error.type}: {error.message}", error
         yield from _note(run, call, events.StepInDoubt(past.attempts, past.doubt, error))
-        return error
-    fault = classify(exc).kind
-    error = codec.encode_error(exc, fault)
-    wait = next_wait(spec.retry, fault, past.failures, run.world.random())
+        return None
+    yield from _retry_or_fail(run, call, past, error)
+    return None
+
+
+def _retry_or_fail(run: Run, call: Call, past: Past, error: ErrorRecord, *before: Event) -> Flow:
+    """Record an attempt that certainly failed, and whether there will be another."""
+    past.failures += 1
+    wait = next_wait(call.spec.retry, error.fault, past.failures, run.world.random())
     if wait is None:
-        yield from _fail(run, call, past, error)
-        return error
-    past.retry_at = run.world.wall() + wait
+        yield from _fail(run, call, past, error, *before)
+        return None
+    past.retry_at, past.longest = run.world.wall() + wait, math.inf
     run.dues[call.key] = past.retry_at
-    yield from _note(
-        run, call, events.StepFailed(past.attempts, error, final=False, retry_at=past.retry_at)
-    )
-    return error
+    failed = events.StepFailed(past.attempts, error, final=False, retry_at=past.retry_at)
+    yield from _note(run, call, failed, *before)
+    return None
 
 
-def _note(run: Run, call: Call, event: Event) -> Flow:
+def _note(run: Run, call: Call, event: Event, *before: Event) -> Flow:
     """Record how an attempt ended, where the call goes on."""
     run.open.pop(call.key, None)
-    yield Write((Entry(event, call.key),), "record", late=event)
+    entries = tuple(Entry(e, call.key) for e in (*before, event))
+    yield Write(entries, "record", late=event)
     run.closed(call.key)
     return None
 
 
-def wait_until(run: Run, key: str, due: float) -> Flow:
-    """Sleep, shown to the outside as `waiting` if nothing else goes on in the run."""
+def wait_until(run: Run, key: str, due: float, longest: float) -> Flow:
+    """Sleep, shown to the outside as `waiting` if nothing else goes on in the run.
+
+    A wall clock that was set back since `due` was recorded does not prolong the wait beyond `longest`.
+    """
+    due = min(due, run.world.wall() + longest)
     if run.dues.get(key) != due:  # a wait from an earlier life of the run
         run.dues[key] = due
         yield Write((), "record", durable=False)
@@ -371,8 +392,12 @@ def _resolve_doubt(run: Run, call: Call, past: Past) -> Flow:
         yield from _reconciled_done(run, call, past, answer.value)
         return None
     if isinstance(answer, NotDone):
-        past.doubt = None
-        yield Write((Entry(events.StepReconciled("not-done"), call.key),), "record")
+        error, past.doubt, past.error = past.error, None, None
+        said = events.StepReconciled("not-done")
+        if error is None:  # its process had ended: crashes are counted elsewhere
+            yield Write((Entry(said, call.key),), "record")
+        else:
+            yield from _retry_or_fail(run, call, past, error, said)
         return None
     if call.spec.reconcile is not None:
         said = events.StepReconciled("unknown", answer.why)
@@ -395,7 +420,7 @@ def _ask(
     if spec.reconcile is None:
         return Unknown("the step has no reconcile function")
     info = AttemptInfo(run, call.key, past.attempts, spec.effect, call.idempotency_key)
-    ended = yield Body(spec.reconcile, call.args, call.kwargs, info, spec.timeout)
+    ended = yield Body(spec.reconcile, call.args, call.kwargs, info, spec.timeout, alone=True)
     match ended:
         case Returned(Done() | NotDone() | Unknown() as answer):
             return answer
@@ -440,6 +465,8 @@ def _apply_settlement(run: Run, call: Call, past: Past) -> Flow:
     try:
         value = codec.from_plain(bytes(settled.value), return_hint(call.spec.fn))
     except Exception as problem:
+        said = events.StepReconciled("unknown", f"the settled value does not fit: {problem}")
+        yield Write((Entry(said, call.key),), "record")
         yield from hold(run, _unfit_settlement(run, call, problem))
     yield from _complete(run, call, past, value)
     return None
@@ -456,19 +483,22 @@ def hold(run: Run, stop: Hold) -> Generator[Request, Reply, NoReturn]:
 
 
 def abandon(run: Run, key: str, past: Past) -> Flow:
-    """Workflow code cancelled the call. Recorded at once, so that it is ordered before anything
-    that the workflow does next."""
+    """Workflow code cancelled the call. Recorded, and given out in its order like an outcome,
+    before the workflow can do anything that follows from it."""
     run.dues.pop(key, None)
     if run.stop is not None:
         return None  # the run unwinds; an open attempt is recorded as interrupted at its end
     run.open.pop(key, None)
     event = events.StepAbandoned(attempt=past.attempts)
-    yield Write((Entry(event, key),), "record", durable=False, at_once=True)
-    run.closed(key)
+    try:
+        yield Write((Entry(event, key),), "record", durable=False, deliver=True, shielded=True)
+    finally:
+        run.closed(key)
     return None
 
 
-def _crash_loop(run: Run, past: Past) -> Hold:
+def crash_loop(run: Run, past: Past) -> Hold:
+    """The stop for a step in whose attempts the process died too often."""
     return Hold(
         "crash-loop",
         f"step {past.key} stopped with its process {past.crashes} times in a row",

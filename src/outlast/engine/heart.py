@@ -1,17 +1,30 @@
 """Keeping the leases of this process's runs, from a thread that no step and no loop can block."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from outlast.engine.run import Run
 from outlast.engine.stop import Broken, Lost
 from outlast.errors import LostRun, StoreError
 from outlast.leases import Renew, lease_from
+from outlast.records import Identity
 from outlast.store.writer import Store
 
 BEATS_PER_LEASE = 3
-"""A lease survives two missed heartbeats."""
+"""A lease survives a missed heartbeat."""
+
+PATIENCE = 0.25
+"""How long a renewal may take, as part of the lease."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A lease, by the boot clock: until when it is known to hold, when renewal was last asked."""
+
+    end: float
+    asked: float
 
 
 class Heart:
@@ -19,15 +32,34 @@ class Heart:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._runs: dict[Run, float] = {}  # and until when its lease is known to hold
+        self._runs: dict[Run, _Kept] = {}
+        self._claims: set[str] = set()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._problem: Exception | None = None  # why the last renewal failed
+
+    @property
+    def claims(self) -> Set[str]:
+        """The nonces of this process's claims. It is not a copy: a thread that is about to take a
+        run sees the claim that another one made a moment ago."""
+        return self._claims
+
+    @contextmanager
+    def claiming(self) -> Iterator[Identity]:
+        """A new claim, known as this process's own before it can be seen in the store."""
+        identity = self._store.world.identity()
+        self._claims.add(identity.nonce)
+        try:
+            yield identity
+        finally:
+            self._claims.discard(identity.nonce)
 
     @contextmanager
     def keep(self, run: Run) -> Iterator[None]:
         """Keep a run's lease until the block ends."""
         with self._changed:
-            self._runs[run] = self._store.world.boot() + run.settings.lease
+            now = self._store.world.boot()
+            self._runs[run] = _Kept(end=run.row.lease_boot or now, asked=now)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._beat, name="outlast-heart", daemon=True
@@ -39,12 +71,6 @@ class Heart:
         finally:
             with self._changed:
                 del self._runs[run]
-                self._changed.notify()
-
-    def claims(self) -> frozenset[str]:
-        """The nonces of the claims that this process works on."""
-        with self._changed:
-            return frozenset(run.row.owner.nonce for run in self._runs if run.row.owner)
 
     def _beat(self) -> None:
         while True:
@@ -52,30 +78,59 @@ class Heart:
                 if not self._runs:
                     self._thread = None
                     return
-                lease = min(run.settings.lease for run in self._runs)
-                self._changed.wait(lease / BEATS_PER_LEASE)
-                runs = dict(self._runs)
-            if runs:
+                self._changed.wait(self._rest())
+                now = self._store.world.boot()
+                due: dict[float, list[Run]] = {}
+                for run, kept in self._runs.items():
+                    if now >= kept.asked + run.settings.lease / BEATS_PER_LEASE:
+                        kept.asked = now
+                        due.setdefault(run.settings.lease, []).append(run)
+                late = [run for run, kept in self._runs.items() if now >= _limit(run, kept)]
+            for lease, runs in due.items():
                 self._renew(runs, lease)
+            for run in late:
+                self._give_up(run)
 
-    def _renew(self, runs: dict[Run, float], lease: float) -> None:
-        world = self._store.world
-        until = world.boot() + lease
+    def _rest(self) -> float:
+        """Seconds until something is to be done."""
+        now = self._store.world.boot()
+        beats = (k.asked + r.settings.lease / BEATS_PER_LEASE for r, k in self._runs.items())
+        limits = (_limit(r, k) for r, k in self._runs.items() if r.stop is None)
+        return max(0.0, min((*beats, *limits)) - now)
+
+    def _renew(self, runs: Sequence[Run], lease: float) -> None:
+        """Ask for a renewal. It is not waited for: a store that does not answer must not keep
+        this thread from seeing that a lease comes to its end."""
         ids = tuple((run.run_id, run.epoch) for run in runs)
+        item = Renew(ids, lease_from(self._store.world, lease))
+
+        def done(lost: frozenset[tuple[str, int]] | Exception) -> None:
+            if isinstance(lost, Exception):
+                self._problem = lost  # a later beat may still save the lease
+                return
+            with self._changed:
+                for run, kept in self._runs.items():
+                    if run in runs:
+                        kept.end = item.lease.boot
+            for run in runs:
+                if (run.run_id, run.epoch) in lost:
+                    message = f"run {run.run_id} was taken over by another process"
+                    run.request_stop(Lost(LostRun(run.run_id, message)))
+
         try:
-            lost = self._store.write(Renew(ids, lease_from(world, lease)), durable=False)
+            self._store.submit(item, durable=False, done=done)
         except StoreError as problem:
-            # The lease may still be saved by a later beat; by our own clock it must not be
-            # outlived.
-            for run, end in runs.items():
-                if world.boot() >= end - lease / BEATS_PER_LEASE:
-                    run.request_stop(Broken(problem))
-            return
-        with self._changed:
-            for run in self._runs:
-                if run.run_id not in lost and run in runs:
-                    self._runs[run] = until
-        for run in runs:
-            if run.run_id in lost:
-                message = f"run {run.run_id} was taken over by another process"
-                run.request_stop(Lost(LostRun(run.run_id, message)))
+            self._problem = problem
+
+    def _give_up(self, run: Run) -> None:
+        why = self._problem or "it does not answer"
+        message = f"store {self._store.path}: the lease of run {run.run_id} could not be renewed"
+        problem = self._problem.problem if isinstance(self._problem, StoreError) else "busy"
+        run.request_stop(Broken(StoreError(f"{message} ({why})", problem)))
+
+
+def _limit(run: Run, kept: _Kept) -> float:
+    """When the run must stop unless its lease is renewed: before another process may take it.
+    After a suspend the lease is over already, and the renewal tells whether somebody has."""
+    patience = run.settings.lease * PATIENCE
+    return max(kept.end - patience, kept.asked + patience)

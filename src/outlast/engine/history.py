@@ -5,12 +5,19 @@ in the second task, `7.t3.1` the second call in turn 3 of the loop that stands a
 position belong together: `think#7.t3.1`.
 """
 
+import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from outlast import events
 from outlast.events import Event
 from outlast.records import StoredEvent
+
+TURNS = "turns"
+"""The name in the key of a turn loop."""
+
+_TURN = re.compile(r"\.t\d+\.")
 
 
 def key_of(name: str, position: str) -> str:
@@ -37,8 +44,11 @@ class Past:
         open: an attempt was opened and has no outcome.
         crashes: deaths inside this call since the last outcome or operator's resume.
         retry_at: earliest time of the next attempt.
-        outcome: the final event, if there is one; `order` is its sequence number.
+        longest: how long the wait for `retry_at` or `due` was to be when it was set.
+        outcome: the final event, if there is one; `order` is its sequence number, or that of the
+            cancellation.
         doubt: why it is not known whether a `once` attempt took effect.
+        error: what the attempt in doubt raised; None if its process ended or it was cancelled.
         settled: an operator's decision that the workflow has not seen yet.
         abandoned: workflow code cancelled the call.
     """
@@ -51,10 +61,12 @@ class Past:
     open: bool = False
     crashes: int = 0
     retry_at: float | None = None
+    longest: float = math.inf
     due: float | None = None
     outcome: Event | None = None
     order: int = 0
     doubt: str | None = None
+    error: events.ErrorRecord | None = None
     settled: events.StepSettled | None = None
     abandoned: bool = False
     consumed: bool = False
@@ -76,8 +88,9 @@ class History:
         return past
 
     def orders(self) -> list[int]:
-        """Sequence numbers of all outcomes, ascending: the order in which they were given out."""
-        return sorted(p.order for p in self.calls.values() if p.outcome is not None)
+        """Sequence numbers of all outcomes and cancellations, ascending: the order in which the
+        workflow learnt of them."""
+        return sorted(p.order for p in self.calls.values() if p.outcome is not None or p.abandoned)
 
     def unconsumed(self) -> list[Past]:
         """Recorded calls that the workflow has not asked for."""
@@ -98,18 +111,19 @@ def build(rows: Iterable[StoredEvent]) -> History:
     for row in rows:
         event = events.decode(row.kind, row.data)
         if row.key is not None:
-            _add(history, row.key, row.seq, event)
+            _add(history, row.key, row.seq, row.at, event)
         elif isinstance(event, events.RunClaimed):
             history.claims_without_progress += event.crash
         elif isinstance(event, events.RunResumed):
             history.claims_without_progress = 0
             for past in history.calls.values():
                 past.crashes = 0
+    _add_loops(history)
     _drop_skipped_turns(history)
     return history
 
 
-def _add(history: History, key: str, seq: int, event: Event) -> None:
+def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
     position = position_of(key)
     if isinstance(event, events.TurnSaved):
         history.turns[position] = event
@@ -121,14 +135,15 @@ def _add(history: History, key: str, seq: int, event: Event) -> None:
     match event:
         case events.StepStarted():
             past.digest, past.attempts, past.open = event.digest, event.attempt, True
-            past.doubt = None
+            past.doubt = past.error = past.settled = None
         case events.TimerSet():
-            past.digest, past.due = event.digest, event.due
+            past.digest, past.due, past.longest = event.digest, event.due, event.due - at
         case events.StepCompleted() | events.TimerFired() | events.ValueRecorded():
             _close(past, event, seq)
             history.claims_without_progress = 0
         case events.StepFailed():
             past.open, past.crashes, past.retry_at = False, 0, event.retry_at
+            past.longest = math.inf if event.retry_at is None else event.retry_at - at
             past.failures += 1
             if event.final:
                 _close(past, event, seq)
@@ -138,16 +153,19 @@ def _add(history: History, key: str, seq: int, event: Event) -> None:
             past.crashes += event.crash
             past.doubt = "its process ended while it ran"
         case events.StepInDoubt():
-            past.open, past.crashes, past.doubt = False, 0, event.why
-            past.failures += 1
+            past.open, past.crashes = False, 0
+            past.doubt, past.error = event.why, event.error
         case events.StepAbandoned():
-            past.open, past.abandoned = False, True
-            if past.outcome is None:
+            if past.open:
                 past.doubt = "the workflow cancelled it"
+            past.open, past.abandoned, past.order = False, True, seq
         case events.StepReconciled() if event.answer == "not-done":
-            past.doubt = None
+            past.doubt = past.error = None
+        case events.StepReconciled() if past.settled is not None:
+            past.settled, past.doubt = None, event.why  # a settled value that did not fit
         case events.StepSettled():
-            past.settled, past.doubt, past.abandoned = event, None, False
+            past.settled, past.open, past.abandoned = event, False, False
+            past.doubt = past.error = None
         case _:
             pass  # kinds that explain, such as policy.decided or step.late, decide nothing here
 
@@ -155,6 +173,14 @@ def _add(history: History, key: str, seq: int, event: Event) -> None:
 def _close(past: Past, event: Event, seq: int) -> None:
     past.outcome, past.order = event, seq
     past.open, past.crashes, past.doubt, past.settled = False, 0, None, None
+
+
+def _add_loops(history: History) -> None:
+    """A turn loop takes a position as a call does, so another call there is noticed. What happened
+    in its turns tells of it, even before a turn was saved."""
+    inside = [p[: m.start()] for p in history.calls for m in _TURN.finditer(p)]
+    for loop in (*history.turns, *inside):
+        history.calls.setdefault(loop, Past(key_of(TURNS, loop), TURNS))
 
 
 def _drop_skipped_turns(history: History) -> None:

@@ -17,13 +17,22 @@ from msgspec import Raw
 
 from outlast import codec, events
 from outlast.engine.drive import drive_async, drive_sync, sequence
-from outlast.engine.flow import Drain, Raised, Reply, Request, Returned, Write, unreadable
+from outlast.engine.flow import (
+    Drain,
+    Raised,
+    Reply,
+    Request,
+    Returned,
+    Write,
+    crash_loop,
+    unreadable,
+)
 from outlast.engine.history import History, build
 from outlast.engine.order import PASSES
 from outlast.engine.run import Run
 from outlast.engine.scope import SCOPE, Scope, install_task_factory
 from outlast.engine.spec import Settings, WorkflowSpec, return_hint
-from outlast.engine.stop import Asleep, Hold, Release
+from outlast.engine.stop import Asleep, Broken, Hold, Release
 from outlast.errors import NotStorable, StopRun, Unreadable
 from outlast.events import Event
 from outlast.journal import Becomes, Entry, to_event
@@ -179,8 +188,7 @@ async def execute_async(run: Run, spec: WorkflowSpec) -> Conclusion:
     """
     sequence(run)
     install_task_factory(asyncio.get_running_loop())
-    scope = Scope(run)
-    root = asyncio.create_task(_root(run, spec, scope), name=f"outlast {run.run_id}")
+    root = asyncio.create_task(_root(run, spec), name=f"outlast {run.run_id}")
     try:
         with run.watch(_cancel_later(run, root)):
             await asyncio.wait({root})
@@ -188,19 +196,19 @@ async def execute_async(run: Run, spec: WorkflowSpec) -> Conclusion:
         run.request_stop(Release("cancelled"))
         root.cancel()
         await asyncio.wait({root})
-        await _conclude_async(run, spec, scope, Returned(None))
+        await _conclude_async(run, spec, Returned(None))
         raise
     interrupt = None if root.cancelled() else root.exception()
     if interrupt is not None:  # KeyboardInterrupt or SystemExit, on its way out of the loop
         run.request_stop(Release(type(interrupt).__name__))
-        await _conclude_async(run, spec, scope, Returned(None))
+        await _conclude_async(run, spec, Returned(None))
         raise interrupt
     ended = Raised(asyncio.InvalidStateError("cancelled")) if root.cancelled() else root.result()
-    return await _conclude_async(run, spec, scope, ended)
+    return await _conclude_async(run, spec, ended)
 
 
-async def _root(run: Run, spec: WorkflowSpec, scope: Scope) -> Returned | Raised:
-    SCOPE.set(scope)
+async def _root(run: Run, spec: WorkflowSpec) -> Returned | Raised:
+    SCOPE.set(Scope(run))
     try:
         if run.stop is not None:
             return Returned(None)
@@ -270,15 +278,15 @@ def arguments(run: Run, spec: WorkflowSpec) -> tuple[tuple[object, ...], dict[st
 # ---- the end
 
 
-async def _conclude_async(
-    run: Run, spec: WorkflowSpec, scope: Scope, ended: Returned | Raised
-) -> Conclusion:
+async def _conclude_async(run: Run, spec: WorkflowSpec, ended: Returned | Raised) -> Conclusion:
     await _end_tasks(run)
-    return await drive_async(_conclude(run, spec, ended), run, scope)
+    return await drive_async(_conclude(run, spec, ended), run)
 
 
 async def _end_tasks(run: Run) -> None:
     """Tasks that the workflow left behind: what they have open ends by itself, then they go."""
+    # From here on they ask for what is recorded, but open nothing more.
+    run.ended = True
     for _ in range(PASSES):
         if not run.history.unconsumed():
             break
@@ -286,7 +294,7 @@ async def _end_tasks(run: Run) -> None:
     leftover = [t for t in run.tasks if not t.done()]
     if not leftover:
         return
-    await drive_async(_drain(), run, None)
+    await drive_async(_drain(), run)
     for task in leftover:
         task.cancel()
     await asyncio.gather(*leftover, return_exceptions=True)
@@ -311,7 +319,10 @@ def _conclude(
         Entry(events.StepInterrupted(attempt.number, crash=False), key)
         for key, attempt in run.open.items()
     )
-    yield Write((*interrupted, Entry(event)), "record", becomes=becomes, release=True)
+    try:
+        yield Write((*interrupted, Entry(event)), "record", becomes=becomes, release=True)
+    except StopRun:  # refused: the last word is not ours
+        return Conclusion(run, None)
     cause = ended.exc if isinstance(ended, Raised) and isinstance(event, events.RunFailed) else None
     return Conclusion(run, event, cause)
 
@@ -328,7 +339,12 @@ def _last_word(
             return events.RunReleased(why), Becomes("queued", f"released: {why}")
         case Asleep(due):
             return events.RunReleased("waiting"), Becomes("waiting", due_at=due)
-        case _:  # lost, moved or broken: there is nothing that we may or can write
+        case Broken():
+            # The store may be well again. Unless it is told so, the next owner takes this end for
+            # a crash, and some of those make a crash loop.
+            why = "the store failed"
+            return events.RunReleased(why), Becomes("queued", f"released: {why}")
+        case _:  # lost or moved: there is nothing that we may write
             return None, None
 
 
@@ -359,6 +375,9 @@ def _returned_early(run: Run) -> Hold:
 
 
 def _crash_loop(run: Run) -> Hold:
+    for past in run.history.calls.values():
+        if past.crashes >= run.settings.max_crashes:
+            return crash_loop(run, past)
     return Hold(
         "crash-loop",
         f"the process died {run.history.claims_without_progress} times in a row without a step "

@@ -9,7 +9,8 @@ tasks, further calls) has happened before the next one is given out.
 
 import asyncio
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 
 PASSES = 8
@@ -31,9 +32,9 @@ class Sequencer:
         self._recorded = recorded
         self._next = 0  # index of the first recorded outcome not yet given out
         self._given: set[int] = set()  # recorded ones given out of turn
-        self._pending: list[tuple[int, int, object, asyncio.Future[None]]] = []
+        self._pending: list[tuple[int, int, asyncio.Future[None]]] = []
         self._ticket = count()
-        self._last_scope: object = None
+        self._expected: set[int] = set()
         self._passes = 0
         self._ticking = False
 
@@ -41,23 +42,31 @@ class Sequencer:
         """A result was given out without this class (in a thread, or a plain call)."""
         self._mark(order)
 
-    def offer(self, order: int, scope: object) -> asyncio.Future[None] | None:
+    def offer(self, order: int, alone: bool) -> asyncio.Future[None] | None:
         """A result is ready. Returns None if its task may go on at once, else what to wait for.
 
         Args:
             order: sequence number of the outcome.
-            scope: the task that waits for it. Nothing races within one task.
+            alone: the run has no other task that could race with the one that asks.
         """
-        if self._last_scope is None:
-            self._last_scope = scope
-        alone = not self._pending and scope is self._last_scope
-        if alone and not self._earlier(order):
+        if alone and not self._pending and not self._earlier(order):
             self._mark(order)
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._pending, (order, next(self._ticket), scope, future))
+        heapq.heappush(self._pending, (order, next(self._ticket), future))
         self._tick_later()
         return future
+
+    @contextmanager
+    def expect(self, order: int) -> Iterator[None]:
+        """Until the block ends, nothing that was recorded after `order` is given out: it is the
+        place of a cancellation that must come again first, perhaps by a time-out much later."""
+        self._expected.add(order)
+        try:
+            yield
+        finally:
+            self._expected.discard(order)
+            self._tick_later()
 
     def _earlier(self, order: int) -> bool:
         """Whether a recorded result before `order` was not given out yet."""
@@ -77,19 +86,18 @@ class Sequencer:
             asyncio.get_running_loop().call_soon(self._tick)
 
     def _tick(self) -> None:
+        if not self._pending or any(order < self._pending[0][0] for order in self._expected):
+            self._ticking = False  # whoever changes that calls `_tick_later`
+            return
         self._passes += 1
         needed = PATIENCE if self._earlier(self._pending[0][0]) else PASSES
         if self._passes >= needed:
             self._give_next()
             self._passes = 0
-        if self._pending:
-            asyncio.get_running_loop().call_soon(self._tick)
-        else:
-            self._ticking = False
+        asyncio.get_running_loop().call_soon(self._tick)
 
     def _give_next(self) -> None:
-        order, _, scope, future = heapq.heappop(self._pending)
+        order, _, future = heapq.heappop(self._pending)
         self._mark(order)
-        self._last_scope = scope
         if not future.done():  # its task may have been cancelled meanwhile
             future.set_result(None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from outlast.engine.history import History
 from outlast.engine.spec import Settings
-from outlast.engine.stop import Hold, Stop
+from outlast.engine.stop import Hold, Stop, Unwritable
 from outlast.errors import StopRun
 from outlast.journal import Becomes, Entry, OwnerWrite
 from outlast.leases import lease_from
@@ -67,6 +67,7 @@ class Run:
         self.wait = wait
         self.gate = gate
         self.stop: Stop | None = None
+        self.ended = False  # the workflow function has; tasks that it left behind may be alive
         self.replayed = history.finished()
         self.open: dict[str, AttemptInfo] = {}
         self.dues: dict[str, float] = {}
@@ -74,9 +75,9 @@ class Run:
             weakref.WeakKeyDictionary()
         )
         self.sequencer: Sequencer | None = None
-        self.bodies: list[threading.Thread] = []
+        self.bodies: set[threading.Thread] = set()
         self._status: Literal["running", "waiting"] = "running"
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come while this thread holds it
         self._watchers: set[Callable[[], object]] = set()
         self._idle_watchers: set[Callable[[], object]] = set()
 
@@ -85,10 +86,19 @@ class Run:
         if self.stop is not None:
             raise StopRun(self.stop)
 
+    def check_opening(self) -> None:
+        """Raise if no attempt may open: the run must stop, or its workflow has ended."""
+        self.check()
+        if self.ended:
+            raise StopRun("the workflow has ended")
+
     def request_stop(self, stop: Stop) -> None:
-        """Let nothing more begin in this run. The first reason counts."""
+        """Let nothing more begin in this run. The first reason counts, unless a later one says that
+        nothing can be written about it."""
         with self._lock:
-            if self.stop is None:
+            if self.stop is None or (
+                isinstance(stop, Unwritable) and not isinstance(self.stop, Unwritable)
+            ):
                 self.stop = stop
         self._notify()
 
@@ -100,6 +110,12 @@ class Run:
         self.open.pop(key, None)
         if not self.open and (self.stop is not None or self._idle_watchers):
             self._notify()
+
+    def mute(self, task: "asyncio.Future[object]") -> None:
+        """A task of the run has ended. If the run stops, asyncio need not complain that nobody
+        looked at how."""
+        if self.stop is not None and not task.cancelled():
+            task.exception()
 
     def replaying(self) -> bool:
         """Whether recorded calls are still to be asked for."""

@@ -119,6 +119,7 @@ class _ScopingFactory:
         here.run(SCOPE.set, child)
         task = self._make(loop, coro, here, options)
         scope.run.tasks[task] = child.prefix
+        task.add_done_callback(scope.run.mute)
         return task
 
     def _make(

@@ -51,4 +51,7 @@ class Broken:
     error: StoreError
 
 
-Stop = Hold | Release | Asleep | Lost | Moved | Broken
+Unwritable = Lost | Moved | Broken
+"""Stops after which this process writes nothing more to the run, not even why."""
+
+Stop = Hold | Release | Asleep | Unwritable

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Generator, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from outlast import codec, events
 from outlast.engine.drive import drive_async, drive_sync
-from outlast.engine.flow import Reply, Request, Write, hold, unreadable
-from outlast.engine.history import key_of
+from outlast.engine.flow import Reply, Request, Write, check_fit, hold, unreadable
+from outlast.engine.history import TURNS, key_of
 from outlast.engine.order import PASSES
 from outlast.engine.run import Run
 from outlast.engine.scope import Scope
@@ -68,7 +68,7 @@ class Turns(Generic[S]):
             raise UsageError("iterate over outlast.turns(...) with `for` or `async for`")
         if self._turn >= 0:
             await self._tasks_ended()
-        if await drive_async(self._advance(), self._run, self._scope):
+        if await drive_async(self._advance(), self._run):
             return self._record
         raise StopAsyncIteration
 
@@ -95,6 +95,9 @@ class Turns(Generic[S]):
         run, loop = self._run, str(self._loop)
         run.check()
         if self._turn < 0:
+            past = run.history.at(loop)
+            if past is not None:
+                yield from check_fit(run, past, TURNS, "")
             saved = run.history.turns.get(loop)
             self._turn = 0
             if saved is not None:
@@ -126,8 +129,8 @@ class Turns(Generic[S]):
         event = events.TurnSaved(
             self._turn, {name: TurnField(value=Raw(value)) for name, value in data.items()}
         )
-        entry = Entry(event, key_of("turns", str(self._loop)))
-        yield Write((entry,), "open", durable=False)
+        entry = Entry(event, key_of(TURNS, str(self._loop)))
+        yield Write((entry,), "open", durable=False, at_once=True)
         for name, value in data.items():
             self._set(name, value)
 
@@ -144,7 +147,10 @@ class Turns(Generic[S]):
         self._turn = saved.turn
 
     def _set(self, name: str, data: bytes) -> None:
-        setattr(self._record, name, codec.decode(data, hints=(self._hints.get(name),)))
+        # Past validators and converters: the value was once assigned by the workflow, and between
+        # two of these assignments the record may be in a state that a validator refuses.
+        put = setattr if isinstance(self._record, Struct) else object.__setattr__
+        put(self._record, name, codec.decode(data, hints=(self._hints.get(name),)))
 
     async def _tasks_ended(self) -> None:
         """A task that lives on into the next turn could not be brought back on resume."""

@@ -11,11 +11,11 @@ from outlast.engine.flow import (
     Cancelled,
     Deliver,
     Flow,
-    Forever,
     Reply,
     Request,
     Write,
     abandon,
+    cancelled_again,
     check_fit,
     wait_until,
 )
@@ -36,19 +36,19 @@ def run_sleep(run: Run, position: str, seconds: float) -> Flow:
     if past is not None:
         yield from check_fit(run, past, "sleep", digest, f"{seconds:g} s")
         if past.abandoned:
-            yield Forever()
-        if past.outcome is not None:
-            yield Deliver(past.order)
-            return None
+            yield from cancelled_again(past)
     else:
         past = Past(key, "sleep")
     try:
+        if past.outcome is not None:
+            yield Deliver(past.order)
+            return None
         if past.due is None:
             past.due = run.world.wall() + seconds
             run.dues[key] = past.due
             set_ = events.TimerSet(name="sleep", due=past.due, digest=digest)
             yield Write((Entry(set_, key),), "open")
-        yield from wait_until(run, key, past.due)
+        yield from wait_until(run, key, past.due, past.longest)
         run.check()
         yield Write((Entry(events.TimerFired(), key),), "record", durable=False, deliver=True)
     except Cancelled:
@@ -94,7 +94,7 @@ class Pending(Generic[T]):
         self._flow: Generator[Request, Reply, object] | None = flow
 
     def __await__(self) -> Generator[object, object, T]:
-        coroutine = drive_async(self._take(), self._run, self._scope)
+        coroutine = drive_async(self._take(), self._run)
         return cast(Generator[object, object, T], coroutine.__await__())
 
     def result(self) -> T:

@@ -118,4 +118,6 @@ def _causes(exc: BaseException) -> Iterator[BaseException]:
         if link is None:
             return
         yield link
-        link = link.__cause__
+        # urllib keeps what went wrong below it in `reason` instead of chaining it.
+        reason = getattr(link, "reason", None)
+        link = link.__cause__ or (reason if isinstance(reason, BaseException) else None)

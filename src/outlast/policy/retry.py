@@ -1,5 +1,6 @@
 """Whether and when a failed attempt is followed by another."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,12 +26,13 @@ class Retry:
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError(f"Retry(attempts={self.attempts}): at least 1, the first attempt")
-        if not (0 <= self.first <= self.cap):
+        if not (0 <= self.first <= self.cap < math.inf):
             raise ValueError(
-                f"Retry(first={self.first}, cap={self.cap}): 0 <= first <= cap is expected"
+                f"Retry(first={self.first}, cap={self.cap}): 0 <= first <= cap, both finite, is "
+                "expected"
             )
-        if self.factor < 1:
-            raise ValueError(f"Retry(factor={self.factor}): at least 1 is expected")
+        if not (1 <= self.factor < math.inf):
+            raise ValueError(f"Retry(factor={self.factor}): a finite 1 or more is expected")
 
 
 def next_wait(retry: Retry, fault: str, attempt: int, draw: float) -> float | None:
@@ -46,6 +48,8 @@ def next_wait(retry: Retry, fault: str, attempt: int, draw: float) -> float | No
     """
     if fault not in ("transient", "throttled") or attempt >= retry.attempts:
         return None
-    # The exponent is bounded so that a large attempt number cannot overflow.
-    bound = min(retry.cap, retry.first * retry.factor ** min(attempt - 1, 64))
+    try:
+        bound = min(retry.cap, retry.first * retry.factor ** (attempt - 1))
+    except OverflowError:
+        bound = retry.cap if retry.first else 0.0
     return bound * draw

@@ -70,11 +70,10 @@ def read_version(connection: apsw.Connection, path: str) -> int:
             f"store {path}: this SQLite file belongs to another program; name another file",
             "not-a-store",
         )
-    rows = (
-        connection.execute("SELECT version FROM store_version").fetchall()
-        if "store_version" in tables
-        else []
-    )
+    try:
+        rows = connection.execute("SELECT version FROM store_version").fetchall()
+    except apsw.SQLError:  # no such table, or no such column
+        rows = []
     version = rows[0][0] if len(rows) == 1 else None
     if not isinstance(version, int) or version < 1:
         raise StoreError(
@@ -116,19 +115,20 @@ def _switch_to_wal(
     deadline = world.boot() + busy_timeout
     while True:
         try:
-            mode = connection.execute("PRAGMA journal_mode=WAL").fetchall()[0][0]
-            break
+            ((mode,),) = connection.execute("PRAGMA journal_mode=WAL").fetchall()
         except apsw.BusyError:
             # This switch does not ask the busy handler.
             if world.boot() >= deadline:
                 raise
             world.pause(0.0003 + 0.0017 * world.random())
-    if mode != "wal":
-        raise StoreError(
-            f"store {path}: its file system has no shared memory for a write-ahead log; "
-            "put the store on a local disk",
-            "io",
-        )
+        else:
+            if mode == "wal":
+                return
+            raise StoreError(
+                f"store {path}: its file system has no shared memory for a write-ahead log; "
+                "put the store on a local disk",
+                "io",
+            )
 
 
 def _apply(connection: apsw.Connection, version: int) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import apsw
 
 from outlast.errors import StoreError, UsageError
-from outlast.store.connection import check_library
+from outlast.store.connection import check_library, system_error
 from outlast.store.filesystems import check_filesystem
 from outlast.store.migrations import migrate
 from outlast.store.queries import load_queries
@@ -110,7 +110,7 @@ def _check_place(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as exc:
-        raise StoreError(f"store {path}: it cannot be reached ({exc.strerror})", "io") from exc
+        raise system_error(exc, str(path)) from exc
     if not stat.S_ISREG(mode):
         what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
         raise StoreError(f"store {path}: this is {what}; name a file", "not-a-store")
@@ -131,10 +131,5 @@ def _create(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         return
-    except PermissionError as exc:
-        raise StoreError(
-            f"store {path}: it cannot be created ({exc.strerror}); make its folder writable",
-            "read-only",
-        ) from exc
     except OSError as exc:
-        raise StoreError(f"store {path}: it cannot be created ({exc.strerror})", "io") from exc
+        raise system_error(exc, path) from exc

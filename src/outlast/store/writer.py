@@ -70,6 +70,12 @@ class Store:
         """What ended the writer thread before its time; None as long as all is well."""
         return self._broken
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being written and nothing is queued, so that `write_now` would not
+        have to wait for this process."""
+        return not self._queue and not self._lock.locked()
+
     def write(self, item: Item[T], *, durable: bool) -> T:
         """Commit `item` and return its result; blocks.
 
@@ -82,7 +88,7 @@ class Store:
             Exception: what the item raised.
         """
         self._check()
-        if not self._queue and not self._lock.locked():
+        if self.idle:
             return self.write_now(item, durable=durable)  # saves two thread switches
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
 

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -19,9 +20,10 @@ from outlast.engine.lifecycle import (
 )
 from outlast.engine.run import Run, active
 from outlast.engine.spec import Settings, WorkflowSpec
-from outlast.errors import RunOwned, UsageError
+from outlast.engine.stop import Release
+from outlast.errors import RunOwned, RunReleased, UsageError
 from outlast.leases import Claim, Create, NewRun, Refused, lease_from
-from outlast.records import Source
+from outlast.records import Identity, Source
 from outlast.worker.outcome import result_of_conclusion, result_of_row
 from outlast.worker.signals import release_on_sigterm
 from outlast.worker.stores import OpenStore
@@ -59,19 +61,61 @@ def run_plan(plan: Plan, opened: OpenStore) -> object:
         return runner.run(execute_plan(plan, opened))
 
 
-def run_plain(plan: Plan, opened: OpenStore) -> object:
+class _Caller:
+    """Whoever waits in another thread for a plain workflow, and may stop waiting."""
+
+    def __init__(self) -> None:
+        self.gone = threading.Event()
+        self._run: Run | None = None
+
+    def begins(self, run: Run) -> None:
+        """The run is ours."""
+        self._run = run
+        if self.gone.is_set():
+            run.request_stop(Release("cancelled"))
+
+    def leaves(self) -> None:
+        """Nobody waits any more: the run is to be released."""
+        self.gone.set()
+        if self._run is not None:
+            self._run.request_stop(Release("cancelled"))
+
+
+async def execute_plain(plan: Plan, opened: OpenStore) -> object:
+    """Execute a plain workflow in a thread.
+
+    A thread cannot be interrupted. If the caller is cancelled, what is open in the run comes to its
+    end, nothing else begins, and the run is released; that is waited for, within the grace period.
+    """
+    caller = _Caller()
+    work = asyncio.ensure_future(asyncio.to_thread(run_plain, plan, opened, caller))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        caller.leaves()
+        await asyncio.wait({work}, timeout=plan.settings.grace)
+        # Its outcome is in the store, and nobody is left to whom it could be told.
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
+        raise
+
+
+def run_plain(plan: Plan, opened: OpenStore, caller: _Caller | None = None) -> object:
     """Execute a plain workflow in this thread."""
-    store = opened.store
+    store, caller = opened.store, caller or _Caller()
     pauses = _pauses()
-    while True:
-        got = prepare_sync(prepare(store, _claim(plan, opened), plan.settings, plan.wait), store)
-        if isinstance(got, Run):
-            with active(got), opened.heart.keep(got):
-                conclusion = execute_sync(got, plan.spec)
-            return result_of_conclusion(conclusion, plan.spec)
+    while not caller.gone.is_set():
+        with opened.heart.claiming() as owner:
+            claim = _claim(plan, opened, owner)
+            got = prepare_sync(prepare(store, claim, plan.settings, plan.wait), store)
+            if isinstance(got, Run):
+                caller.begins(got)
+                with active(got), opened.heart.keep(got):
+                    conclusion = execute_sync(got, plan.spec)
+                return result_of_conclusion(conclusion, plan.spec)
         if not _may_wait(got, plan):
             return result_of_row(store, got.row, plan.spec)
-        store.world.pause(next(pauses))
+        store.world.pause(next(pauses), caller.gone)
+    raise RunReleased(plan.run_id, f"run {plan.run_id} is not waited for any more")
 
 
 async def execute_plan(plan: Plan, opened: OpenStore) -> object:
@@ -79,12 +123,13 @@ async def execute_plan(plan: Plan, opened: OpenStore) -> object:
     store = opened.store
     pauses = _pauses()
     while True:
-        preparation = prepare(store, _claim(plan, opened), plan.settings, plan.wait)
-        got = await prepare_async(preparation, store)
-        if isinstance(got, Run):
-            with active(got), opened.heart.keep(got):
-                conclusion = await execute_async(got, plan.spec)
-            return result_of_conclusion(conclusion, plan.spec)
+        with opened.heart.claiming() as owner:
+            claim = _claim(plan, opened, owner)
+            got = await prepare_async(prepare(store, claim, plan.settings, plan.wait), store)
+            if isinstance(got, Run):
+                with active(got), opened.heart.keep(got):
+                    conclusion = await execute_async(got, plan.spec)
+                return result_of_conclusion(conclusion, plan.spec)
         if not _may_wait(got, plan):
             return result_of_row(store, got.row, plan.spec)
         await asyncio.sleep(next(pauses))
@@ -198,15 +243,15 @@ def creation(new: NewRun, opened: OpenStore) -> Create:
     return Create(new, world.token(), world.token(), world.wall(), version("outlast"))
 
 
-def _claim(plan: Plan, opened: OpenStore) -> Claim:
+def _claim(plan: Plan, opened: OpenStore, owner: Identity) -> Claim:
     world = opened.store.world
     return Claim(
         run_id=plan.run_id,
         world=world,
-        owner=world.identity(),
+        owner=owner,
         lease=lease_from(world, plan.settings.lease),
         at=world.wall(),
-        own_claims=opened.heart.claims(),
+        own_claims=opened.heart.claims,
         create=None if plan.new is None else creation(plan.new, opened),
         resume=plan.resume,
     )

@@ -1,13 +1,9 @@
 """What the command line wants to have executed."""
 
-from typing import Literal
-
 import msgspec
 
-ExitCode = Literal[0, 1, 2, 3, 4, 5, 6, 7, 130, 143]
-
 COMPLETED, FAILED, USAGE, HELD, KILLED, WAITING, OWNED, STORE = range(8)
-INTERRUPTED = 130
+BUG, INTERRUPTED, TERMINATED = 70, 130, 143
 """Exit codes of commands that execute a run, and of the worker process."""
 
 STUCK = 75

@@ -24,6 +24,7 @@ def release_on_sigterm() -> Iterator[None]:
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
+    main_thread = threading.get_ident()
     asked = False
     timer: threading.Timer | None = None
 
@@ -33,13 +34,15 @@ def release_on_sigterm() -> Iterator[None]:
             raise SystemExit(EXIT_CODE)
         asked = True
         runs = active_runs()
-        for run in runs:
-            run.request_stop(Release("SIGTERM"))
         grace = max((run.settings.grace for run in runs), default=0.0)
-        # A plain workflow may be inside a long step: after the grace period it is interrupted.
-        timer = threading.Timer(grace, signal.raise_signal, (signal.SIGTERM,))
+        # A plain workflow may be inside a long step: after the grace period it is interrupted. The
+        # signal must reach the thread that sleeps there, or nothing would end its system call.
+        again = (main_thread, signal.SIGTERM)
+        timer = threading.Timer(grace, signal.pthread_kill, again)
         timer.daemon = True
         timer.start()
+        for run in runs:
+            run.request_stop(Release("SIGTERM"))
 
     signal.signal(signal.SIGTERM, handle)
     try:

@@ -35,8 +35,8 @@ PR_SET_CHILD_SUBREAPER = 36
 def run_supervised(order: Order) -> int:
     """Execute an order in a worker process and return its exit code (see order.py).
 
-    A worker that dies is started again. The run counts its deaths and is held after too many, so
-    this ends by itself.
+    A worker that dies with its run is followed by another. The run counts the deaths and is held
+    after too many, so this ends by itself.
 
     Raises:
         StoreError, UsageError: the store cannot be opened.
@@ -46,23 +46,32 @@ def run_supervised(order: Order) -> int:
     store = get_store(order.store).store
     _become_subreaper()
     while True:
-        code = _Worker(order, store).run()
-        if code >= 0 and code != codes.STUCK:
-            return code
-        print(_obituary(order, code), file=sys.stderr, flush=True)
-        row = read_run(store, order.run_id)
-        if row is None:
+        worker = _Worker(order, store)
+        code = worker.run()
+        if worker.asked is not None:
+            return codes.INTERRUPTED if worker.asked == signal.SIGINT else codes.TERMINATED
+        if code == codes.STUCK:
+            _say(order, "was ended since a step outlived its timeout; starting another")
+        elif worker.left_run():
+            _say(order, f"{_manner(code)}; starting another")
+        elif code < 0:
+            _say(order, f"{_manner(code)} before it had the run")
             return codes.FAILED
-        # From now on the run exists and was executed, so an operator's word is used up.
+        else:
+            return code
+        # An operator's word to go on was used up by the worker that has ended.
         order = msgspec.structs.replace(order, resume=code == codes.STUCK)
 
 
-def _obituary(order: Order, code: int) -> str:
-    if code == codes.STUCK:
-        how = "was ended since a step outlived its timeout"
-    else:
-        how = f"was killed by {signal.Signals(-code).name}"
-    return f"outlast: the worker of run {order.run_id} {how}; starting another"
+def _manner(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended by itself with code {code}"
+
+
+def _say(order: Order, what: str) -> None:
+    sys.stderr.write(f"outlast: the worker of run {order.run_id} {what}\n")
+    sys.stderr.flush()
 
 
 class _Worker:
@@ -71,7 +80,16 @@ class _Worker:
     def __init__(self, order: Order, store: Store) -> None:
         self._order = msgspec.structs.replace(order, supervised=True)
         self._store = store
-        self._interrupts = 0
+        self._pid = 0
+        self._started: int | None = None
+        self.asked: int | None = None
+        """The signal by which this process was asked to stop, if it was."""
+
+    def left_run(self) -> bool:
+        """Whether it ended without letting go of its run: it died."""
+        row = read_run(self._store, self._order.run_id)
+        owner = None if row is None else row.owner
+        return owner is not None and (owner.pid, owner.started) == (self._pid, self._started)
 
     def run(self) -> int:
         """Start it, keep its leases, wait for its end. Negative: the signal that killed it."""
@@ -81,10 +99,10 @@ class _Worker:
             stdin=subprocess.PIPE,
             process_group=0,
         )
-        started = start_ticks(process.pid)
+        self._pid, self._started = process.pid, start_ticks(process.pid)
         ended = threading.Event()
         heart = threading.Thread(
-            target=self._beat, args=(process.pid, started, ended), name="outlast-heart", daemon=True
+            target=self._beat, args=(ended,), name="outlast-heart", daemon=True
         )
         with self._forwarding(process):
             try:
@@ -102,37 +120,45 @@ class _Worker:
                 _end_orphans()
         return code
 
-    def _beat(self, pid: int, started: int | None, ended: threading.Event) -> None:
+    def _beat(self, ended: threading.Event) -> None:
         """Renew the worker's leases until it ends; its own heart may be stopped by C code."""
         lease = Settings().lease
         boot = self._store.world.identity().boot
         while not ended.wait(lease / BEATS_PER_LEASE):
-            if started is None or start_ticks(pid) != started:
+            if self._started is None or start_ticks(self._pid) != self._started:
                 return
-            item = RenewForProcess(boot, pid, started, lease_from(self._store.world, lease))
+            until = lease_from(self._store.world, lease)
+            item = RenewForProcess(boot, self._pid, self._started, until)
             with contextlib.suppress(StoreError):  # the worker meets the same trouble, and says so
                 self._store.write(item, durable=False)
 
     @contextlib.contextmanager
     def _forwarding(self, process: "subprocess.Popen[bytes]") -> Iterator[None]:
-        """Ctrl-C and SIGTERM ask the worker to release its run; a second Ctrl-C is an order.
+        """Ctrl-C and SIGTERM ask the worker to release its run: what is open may end within the
+        grace period. The second one does not wait for that, the third one kills.
 
         Popen signals only a process that it has not reaped yet, so never another one.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        times = 0
 
         def forward(number: int, frame: FrameType | None) -> None:
-            self._interrupts += 1
-            if number == signal.SIGINT and self._interrupts == 1:
-                process.send_signal(signal.SIGINT)
-            elif self._interrupts <= 2:
+            nonlocal times
+            times += 1
+            self.asked = self.asked or number
+            if times <= 2:
                 process.send_signal(signal.SIGTERM)
             else:
                 process.kill()
 
-        before = {n: signal.signal(n, forward) for n in (signal.SIGINT, signal.SIGTERM)}
+        # Whoever starts us in the background may have Ctrl-C ignored; that stays so.
+        before = {
+            number: signal.signal(number, forward)
+            for number in (signal.SIGINT, signal.SIGTERM)
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
         try:
             yield
         finally:
@@ -141,7 +167,7 @@ class _Worker:
 
 
 def _become_subreaper() -> None:
-    """Children of a dead worker become ours instead of init's, so that they can be ended (Linux)."""
+    """Children of a dead worker become ours, not init's, so that they can be ended (Linux)."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1)
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import sys
 from typing import Any
 
@@ -135,10 +136,22 @@ def work(order: Order) -> int:
             return codes.STUCK
         return exit_code(problem)
     except OutlastError as problem:
-        print(f"outlast: {problem}", file=sys.stderr, flush=True)
+        _say(str(problem))
         return exit_code(problem)
     except KeyboardInterrupt:
         return codes.INTERRUPTED
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else codes.FAILED
+    except Exception as bug:  # errors of the workflow arrive as RunFailed, so this one is ours
+        if os.environ.get("OUTLAST_DEBUG"):
+            raise
+        _say(f"a bug in outlast: {type(bug).__name__}: {bug} (OUTLAST_DEBUG=1 shows where)")
+        return codes.BUG
     return codes.COMPLETED
+
+
+def _say(text: str) -> None:
+    """One line on stderr, whatever stands in it."""
+    line = " ".join(text.split())
+    visible = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    sys.stderr.write(f"outlast: {visible}\n")

@@ -1,7 +1,8 @@
 """A run of three steps whose middle one says that it runs and waits to be let go.
 
 Options (JSON): `store`, `run_id`, `folder`, `colour` (async or plain), `effect`, `lease`, `grace`,
-`if_owned`, `max_crashes`; `host` is what this machine is called; `block` makes the body hold the
+`if_owned`, `max_crashes`; `host` is what this machine is called; `own_group` makes it a
+process group; `block` makes the body hold the
 event loop or the interpreter for so many seconds; `stop_at` ("heartbeat", "completion") makes the
 process stop itself (SIGSTOP) right before that write.
 """
@@ -61,6 +62,8 @@ async def middle_async():
     enter()
     if options.get("block"):
         time.sleep(options["block"])
+    elif options.get("sleep"):
+        await asyncio.sleep(options["sleep"])
     else:
         while not (folder / "go").exists():
             await asyncio.sleep(0.005)
@@ -110,6 +113,8 @@ def stop_before(what):
     SqliteDatabase.transact = stopping
 
 
+if options.get("own_group"):
+    os.setpgid(0, 0)
 if "host" in options:
     socket.gethostname = lambda: options["host"]
 if "stop_at" in options:

@@ -1,0 +1,39 @@
+"""A tool whose outcome may stay unknown, and an agent that looks before it decides.
+
+A shell command is neither safe to repeat nor can anybody be asked about it. With `in_doubt="raise"`
+the agent learns that it may have happened, and looks for itself.
+"""
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import outlast
+
+
+@outlast.step(effect="once", in_doubt="raise", timeout=30)
+async def shell(command: str, folder: str) -> str:
+    done = await asyncio.to_thread(
+        subprocess.run, command, shell=True, cwd=folder, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+@outlast.step(effect="read")
+async def exists(path: str) -> bool:
+    return Path(path).exists()
+
+
+@outlast.workflow
+async def make_report(folder: str) -> str:
+    report = f"{folder}/report.txt"
+    try:
+        await shell("echo done > report.txt", folder)
+    except outlast.InDoubt:  # its process died, or it was cut off
+        if not await exists(report):
+            await shell("echo done > report.txt", folder)
+    return "report is there" if await exists(report) else "no report"
+
+
+if __name__ == "__main__":
+    print(outlast.run(make_report, str(Path.cwd())))

@@ -1,0 +1,272 @@
+"""What must hold for every run, whatever happened to it: functions over its journal, its row and
+the log that the bodies of its steps wrote outside the store.
+
+Each checker returns what is wrong, as text; `check_all` runs them all and fails on the first word.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+import outlast
+from outlast import events
+from outlast.records import FINAL, RunRow, StoredEvent
+from outlast.views import read_events, read_run
+from outlast.worker.stores import get_store
+
+ENDINGS = (
+    events.StepCompleted,
+    events.StepFailed,
+    events.StepInterrupted,
+    events.StepInDoubt,
+    events.StepAbandoned,
+)
+
+DOUBTFUL = (events.StepInterrupted, events.StepInDoubt, events.StepAbandoned)
+"""Endings after which a `once` step may still get its outcome, by reconcile or by an operator."""
+
+
+# ---- the log outside
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """One line of an effect log: a body came to its effect."""
+
+    key: str
+    attempt: int
+    idempotency: str
+    pid: int
+
+
+def record_effect(path: str | Path) -> None:
+    """Append what the running step stands for; on the disk when this returns."""
+    here = outlast.current()
+    assert here.step is not None
+    assert here.attempt is not None
+    effect = Effect(here.step, here.attempt, outlast.idempotency_key(), os.getpid())
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(log, msgspec.json.encode(effect) + b"\n")
+        os.fsync(log)
+    finally:
+        os.close(log)
+
+
+def read_effects(path: str | Path) -> list[Effect]:
+    """The effects so far, oldest first."""
+    try:
+        lines = Path(path).read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    return [msgspec.json.decode(line, type=Effect) for line in lines]
+
+
+# ---- the evidence
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known of a run."""
+
+    row: RunRow
+    journal: Sequence[tuple[StoredEvent, events.Event]]
+    effects: Sequence[Effect]
+
+    def by_step(self) -> Iterator[tuple[str, list[events.Event]]]:
+        """The events of each step without those that came too late to count."""
+        steps: dict[str, list[events.Event]] = {}
+        for stored, event in self.journal:
+            late = isinstance(event, events.StepLate)
+            if stored.key is not None and stored.kind.startswith("step.") and not late:
+                steps.setdefault(stored.key, []).append(event)
+        yield from steps.items()
+
+
+def gather_evidence(url: str, run_id: str, effects: str | Path | None) -> Evidence:
+    store = get_store(url).store
+    row = read_run(store, run_id)
+    assert row is not None, f"no run {run_id}"
+    journal = [(s, events.decode(s.kind, s.data)) for s in read_events(store, run_id)]
+    return Evidence(row, journal, [] if effects is None else read_effects(effects))
+
+
+def check_all(url: str, run_id: str, effects: str | Path | None = None) -> Evidence:
+    """Run every checker over a run that nobody executes at the moment."""
+    seen = gather_evidence(url, run_id, effects)
+    problems = [problem for check in CHECKERS for problem in check(seen)]
+    for verdict in outlast.Client(url).verify(run_id):
+        if not verdict.ok:
+            problems.append(f"the chain is broken: {verdict.problem}")
+    assert not problems, "\n".join([*problems, "", *journal_lines(seen)])
+    return seen
+
+
+def journal_lines(seen: Evidence) -> list[str]:
+    """The journal for a reader of a failed test."""
+    return [
+        f"{s.seq:4} e{s.epoch} {s.kind} {s.key or ''} {s.data[:120].decode(errors='replace')}"
+        for s, _ in seen.journal
+    ]
+
+
+# ---- the checkers
+
+
+def completed_steps_do_not_run_again(seen: Evidence) -> Iterator[str]:
+    for key, steps in seen.by_step():
+        closed = None
+        for event in steps:
+            if closed is not None and not isinstance(event, events.StepAbandoned):
+                yield f"{key}: {event.kind} after its outcome {closed.kind}"
+            if _is_outcome(event):
+                closed = event
+
+
+def every_body_was_opened(seen: Evidence) -> Iterator[str]:
+    """Each body that ran belongs to an attempt of its own in the journal, under one key."""
+    opened = {
+        (stored.key, event.attempt): event.idempotency
+        for stored, event in seen.journal
+        if isinstance(event, events.StepStarted)
+    }
+    for (key, attempt), times in Counter((e.key, e.attempt) for e in seen.effects).items():
+        if times > 1:
+            yield f"{key}: the body of attempt {attempt} ran {times} times"
+    for effect in seen.effects:
+        expected = opened.get((effect.key, effect.attempt))
+        if expected is None:
+            yield f"{effect.key}: attempt {effect.attempt} ran and was never opened"
+        elif expected != effect.idempotency:
+            yield f"{effect.key}: attempt {effect.attempt} ran under another idempotency key"
+    for key, keys in _grouped((e.key, e.idempotency) for e in seen.effects):
+        if len(keys) > 1:
+            yield f"{key}: ran under {len(keys)} idempotency keys"
+
+
+def once_is_not_repeated_on_a_guess(seen: Evidence) -> Iterator[str]:
+    for key, steps in seen.by_step():
+        known = True  # whether the attempt before is known not to have taken effect
+        for event in steps:
+            match event:
+                case events.StepStarted(effect="once"):
+                    if not known:
+                        yield f"{key}: attempt {event.attempt} opened though the last is in doubt"
+                    known = False
+                case events.StepFailed():
+                    known = True
+                case events.StepReconciled() if event.answer == "not-done":
+                    known = True
+                case events.StepSettled() if event.decision == "not-done":
+                    known = True
+
+
+def attempts_end_once(seen: Evidence) -> Iterator[str]:
+    """Attempts are numbered 1, 2, ... and each ends in one way before the next one opens."""
+    for key, steps in seen.by_step():
+        number, ending = 0, None
+        opened = False
+        for event in steps:
+            if isinstance(event, events.StepStarted):
+                if opened and ending is None:
+                    yield f"{key}: attempt {event.attempt} opened while {number} was open"
+                if event.attempt != number + 1:
+                    yield f"{key}: attempt {event.attempt} follows attempt {number}"
+                number, ending, opened = event.attempt, None, True
+            elif isinstance(event, ENDINGS):
+                if opened and event.attempt != number:
+                    yield f"{key}: {event.kind} of attempt {event.attempt}, open was {number}"
+                if ending is not None and not _may_follow(ending, event):
+                    yield f"{key}: attempt {number} ended by {ending.kind}, then by {event.kind}"
+                ending = event
+        # A kill may end the process that would have told how its last attempt went.
+        if opened and ending is None and seen.row.owner is None and seen.row.status != "killed":
+            yield f"{key}: attempt {number} has no ending though nobody executes the run"
+
+
+def _may_follow(first: events.Event, second: events.Event) -> bool:
+    if isinstance(second, events.StepAbandoned):  # the caller had left before it saw the outcome
+        return not isinstance(first, events.StepAbandoned)
+    return isinstance(first, DOUBTFUL) and _is_outcome(second)
+
+
+def epochs_never_go_back(seen: Evidence) -> Iterator[str]:
+    fenced = [(s, e) for s, e in seen.journal if not isinstance(e, events.StepLate)]
+    for (before, _), (after, event) in pairwise(fenced):
+        step = after.epoch - before.epoch
+        if step < 0:
+            yield f"event {after.seq} was written under the stale epoch {after.epoch}"
+        claims = isinstance(event, events.RunClaimed | events.RunResumed)
+        if step > 0 and not (claims and step == 1):
+            yield f"event {after.seq} ({after.kind}) raised the epoch by {step}"
+    if fenced and seen.row.epoch != fenced[-1][0].epoch:
+        yield f"the run is at epoch {seen.row.epoch}, its journal at {fenced[-1][0].epoch}"
+
+
+def projection_fits_the_journal(seen: Evidence) -> Iterator[str]:
+    row, last = seen.row, seen.journal[-1][0]
+    if (row.seq, row.head) != (last.seq, last.hash):
+        yield f"the run says its journal ends at {row.seq}, it ends at {last.seq}"
+    allowed: tuple[str, ...] = ("queued",)
+    for stored, event in seen.journal:
+        match event:
+            case events.RunClaimed():
+                allowed = ("running", "waiting")
+            case events.RunReleased():
+                allowed = ("queued", "waiting")
+            case events.RunHeld() | events.RunCompleted() | events.RunFailed() | events.RunKilled():
+                allowed = (stored.kind.removeprefix("run."),)
+            case events.StepSettled():
+                allowed = (*allowed, "queued")
+    if row.status not in allowed:
+        yield f"the run is {row.status}, its journal says {' or '.join(allowed)}"
+    if row.status in (*FINAL, "held", "queued") and row.owner is not None:
+        yield f"the run is {row.status} and still has an owner"
+
+
+def turns_are_saved_once_and_in_order(seen: Evidence) -> Iterator[str]:
+    saved = ((s.key, e.turn) for s, e in seen.journal if isinstance(e, events.TurnSaved))
+    last: dict[str | None, int] = {}
+    for key, turn in saved:
+        if turn != last.get(key, 0) + 1:
+            yield f"{key}: turn {turn} was saved after turn {last.get(key, 0)}"
+        last[key] = turn
+
+
+def the_end_is_the_end(seen: Evidence) -> Iterator[str]:
+    """After a final event, nothing but evidence."""
+    final = None
+    for stored, event in seen.journal:
+        if final is not None and not isinstance(event, events.StepLate):
+            yield f"event {stored.seq} ({stored.kind}) follows {final}"
+        if isinstance(event, events.RunCompleted | events.RunFailed | events.RunKilled):
+            final = stored.kind
+
+
+CHECKERS = (
+    completed_steps_do_not_run_again,
+    every_body_was_opened,
+    once_is_not_repeated_on_a_guess,
+    attempts_end_once,
+    epochs_never_go_back,
+    projection_fits_the_journal,
+    turns_are_saved_once_and_in_order,
+    the_end_is_the_end,
+)
+
+
+def _is_outcome(event: events.Event) -> bool:
+    return isinstance(event, events.StepCompleted) or (
+        isinstance(event, events.StepFailed) and event.final
+    )
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, set[str]]]:
+    groups: dict[str, set[str]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, set()).add(value)
+    yield from groups.items()

@@ -1,0 +1,132 @@
+"""What a test and the child processes it starts share: a folder with the store, a log of effects
+(one line each, on disk before the next thing happens), and points at which a child kills itself.
+
+The test says `stage.kill_at("sent")`; the next child that comes to `stage.reach("sent")` is gone
+there by a real SIGKILL, the one after it passes.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import outlast
+from outlast.errors import RunStopped
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE = 30.0
+"""Seconds after which a child that should have ended is taken for a failure of the test."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """How a child ended. `outcome` is what it printed about the run; empty if it was killed."""
+
+    killed: bool
+    outcome: dict[str, object]
+    stderr: str
+
+    @property
+    def result(self) -> object:
+        assert "result" in self.outcome, (self.outcome, self.stderr)
+        return self.outcome["result"]
+
+    @property
+    def stopped(self) -> tuple[object, object]:
+        """Class of the error that `outlast.run` raised, and the reason of a hold."""
+        assert "error" in self.outcome, (self.outcome, self.stderr)
+        return self.outcome["error"], self.outcome["reason"]
+
+
+class Stage:
+    """A folder that a test and its children share."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.url = f"sqlite:///{self.folder}/store.db"
+        self._log = self.folder / "effects.log"
+
+    # ---- in the children
+
+    def log(self, *words: object) -> None:
+        """Do something outside the store that no rollback takes back."""
+        with self._log.open("ab") as file:
+            file.write((" ".join(map(str, words)) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def reach(self, point: str) -> None:
+        """Die here, once, if the test has asked for it."""
+        try:
+            (self.folder / f"kill-{point}").unlink()
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def has(self, flag: str) -> bool:
+        """Whether the test has set a flag."""
+        return (self.folder / f"flag-{flag}").exists()
+
+    def report(self, start: Callable[[], object]) -> None:
+        """Run something and print how it ended."""
+        try:
+            outcome: dict[str, object] = {"result": start()}
+        except (RunStopped, outlast.UsageError) as stop:
+            reason = getattr(stop, "reason", None)
+            outcome = {"error": type(stop).__name__, "reason": reason, "text": str(stop)}
+        print(json.dumps(outcome))
+
+    # ---- in the test
+
+    def kill_at(self, point: str) -> None:
+        (self.folder / f"kill-{point}").touch()
+
+    def set(self, flag: str) -> None:
+        (self.folder / f"flag-{flag}").touch()
+
+    def effects(self) -> list[str]:
+        """The log, oldest line first."""
+        return self._log.read_text().splitlines() if self._log.exists() else []
+
+    def start(self, program: Path, *args: str) -> "subprocess.Popen[str]":
+        """Start a program with this folder as its first argument."""
+        return subprocess.Popen(
+            [sys.executable, str(program), str(self.folder), *args],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def play(self, program: Path, *args: str) -> Played:
+        """Run a program to its end, which may be a SIGKILL."""
+        with self.start(program, *args) as child:
+            return self.ended(child)
+
+    def ended(self, child: "subprocess.Popen[str]") -> Played:
+        """Wait for a child's end."""
+        try:
+            stdout, stderr = child.communicate(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise
+        killed = child.returncode == -signal.SIGKILL
+        assert killed or child.returncode == 0, stderr
+        return Played(killed, {} if killed else json.loads(stdout.splitlines()[-1]), stderr)
+
+    def client(self) -> outlast.Client:
+        return outlast.Client(self.url)
+
+    def step(self, key: str, run_id: str = "run") -> outlast.StepView:
+        """One step of a run, as an operator sees it."""
+        (found,) = [s for s in self.client().run(run_id).steps if s.key == key]
+        return found
+
+    def kinds(self, key: str | None = None, run_id: str = "run") -> list[str]:
+        """The kinds of a run's events, of one step or of all."""
+        events = self.client().journal(run_id)
+        return [e.kind for e in events if key is None or e.key == key]

@@ -1,0 +1,302 @@
+"""`timeout=`: the waiting ends on time. An asynchronous body is cancelled; a plain one lives on, and
+while it may do something no further attempt opens."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast import Retry, Settings
+from tests.effects.colours import COLOURS, Colour
+from tests.effects.stage import Stage
+
+NO_WAIT = Retry(attempts=3, first=0)
+SHORT = 0.05
+
+
+def test_waiting_for_a_plain_body_ends_on_time(stage: Stage) -> None:
+    may_end = threading.Event()
+
+    @outlast.step(timeout=SHORT, retry=Retry(attempts=1))
+    def act() -> None:
+        may_end.wait(20)
+
+    @outlast.workflow
+    def flow() -> str:
+        start = time.monotonic()
+        try:
+            act()
+        except outlast.StepTimeout as late:
+            assert "act#0" in str(late)
+            assert "0.05 s" in str(late)
+            return "late" if time.monotonic() - start < 10 else "much too late"
+        return "unexpected"
+
+    try:
+        assert outlast.run(flow, run_id="run", store=stage.url) == "late"
+    finally:
+        may_end.set()
+    assert stage.step("act#0").status == "failed"
+    assert stage.step("act#0").fault == "transient"
+
+
+def test_a_plain_body_that_is_fast_enough_behaves_as_without(stage: Stage) -> None:
+    @outlast.step(timeout=30)
+    def act(value: int) -> list[Any]:
+        if value < 0:
+            raise ValueError(value)
+        now = outlast.current()
+        return [value, now.step, now.attempt, now.deadline is not None]
+
+    @outlast.workflow
+    def flow() -> list[Any]:
+        try:
+            act(-1)
+        except ValueError as exc:
+            return [*act(2), exc.args]
+        return []
+
+    assert outlast.run(flow, store=stage.url) == [2, "act#1", 1, True, (-1,)]
+
+
+def test_an_asynchronous_body_is_cancelled_on_time(stage: Stage) -> None:
+    ends: list[str] = []
+
+    @outlast.step(timeout=SHORT, retry=NO_WAIT)
+    async def act() -> str:
+        try:
+            await asyncio.sleep(0 if len(ends) == 2 else 60)
+            return "in time"
+        finally:
+            ends.append("ended")
+
+    @outlast.workflow
+    async def flow() -> str:
+        return await act()
+
+    assert outlast.run(flow, run_id="run", store=stage.url) == "in time"
+    assert len(ends) == 3
+    assert stage.step("act#0").attempts == 3
+
+
+def test_a_body_that_finishes_while_it_is_cancelled_is_done(stage: Stage) -> None:
+    @outlast.step(effect="once", timeout=SHORT)
+    async def act() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "sent after all"
+        return "unexpected"
+
+    @outlast.workflow
+    async def flow() -> str:
+        return await act()
+
+    assert outlast.run(flow, store=stage.url) == "sent after all"
+
+
+def test_a_timeout_of_the_bodys_own_is_not_the_steps(stage: Stage) -> None:
+    @outlast.step(timeout=30, retry=Retry(attempts=1))
+    async def act() -> None:
+        async with asyncio.timeout(0):
+            await asyncio.sleep(60)
+
+    @outlast.workflow
+    async def flow() -> str:
+        try:
+            await act()
+        except outlast.StepTimeout:
+            return "the step's"
+        except TimeoutError:
+            return "its own"
+        return "unexpected"
+
+    assert outlast.run(flow, store=stage.url) == "its own"
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_the_next_attempt_waits_for_the_body_before_it(stage: Stage, colour: Colour) -> None:
+    lock = threading.Lock()
+    may_end = threading.Event()
+    log: list[str] = []
+
+    @outlast.step(timeout=SHORT, retry=NO_WAIT)
+    def act() -> str:
+        attempt = outlast.current().attempt
+        assert lock.acquire(blocking=False), "two bodies at once"
+        try:
+            log.append(f"{attempt} begins")
+            if attempt == 1:
+                may_end.wait(20)
+            log.append(f"{attempt} ends")
+        finally:
+            lock.release()
+        return "done"
+
+    if colour == "sync":
+
+        @outlast.workflow
+        def flow() -> str:
+            return act()
+    else:
+
+        @outlast.workflow(name="flow")
+        async def flow() -> str:  # type: ignore[misc]
+            return await asyncio.to_thread(act)
+
+    def let_it_end() -> None:
+        while "step.failed" not in (stage.kinds() if stage.client().runs() else []):
+            if may_end.wait(0.005):
+                return
+        may_end.wait(0.1)  # what would start wrongly has time to do so
+        may_end.set()
+
+    helper = threading.Thread(target=let_it_end)
+    helper.start()
+    try:
+        assert outlast.run(flow, run_id="run", store=stage.url) == "done"
+    finally:
+        may_end.set()
+        helper.join()
+    assert log == ["1 begins", "1 ends", "2 begins", "2 ends"]
+
+
+def test_another_step_waits_for_it_too(stage: Stage) -> None:
+    """Whatever comes next may depend on what the body still does."""
+    may_end = threading.Event()
+    ended: list[bool] = []
+
+    @outlast.step(timeout=SHORT, retry=Retry(attempts=1))
+    def slow() -> None:
+        may_end.wait(20)
+        ended.append(True)
+
+    @outlast.step
+    def other() -> bool:
+        return bool(ended)
+
+    @outlast.workflow
+    def flow() -> bool:
+        try:
+            slow()
+        except outlast.StepTimeout:
+            threading.Timer(0.05, may_end.set).start()
+        return other()
+
+    assert outlast.run(flow, store=stage.url) is True
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_past_the_grace_period_the_run_is_held_as_stuck(stage: Stage, colour: Colour) -> None:
+    may_end = threading.Event()
+    begun: list[int] = []
+
+    @outlast.step(timeout=SHORT, retry=NO_WAIT)
+    def act() -> str:
+        begun.append(1)
+        may_end.wait(20)
+        return "done"
+
+    if colour == "sync":
+
+        @outlast.workflow
+        def flow() -> str:
+            return act()
+    else:
+
+        @outlast.workflow(name="flow")
+        async def flow() -> str:  # type: ignore[misc]
+            return await asyncio.to_thread(act)
+
+    def start() -> object:
+        return outlast.run(flow, run_id="run", store=stage.url, settings=Settings(grace=SHORT))
+
+    try:
+        with pytest.raises(outlast.RunHeld) as held:
+            start()
+        assert held.value.reason == "stuck"
+        assert "act#0" in held.value.detail
+        # A further start does not lift the hold: the body may still be at work.
+        with pytest.raises(outlast.RunHeld, match="stuck"):
+            start()
+    finally:
+        may_end.set()
+    assert begun == [1]
+    assert stage.client().run("run").status == "held"
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_once_step_that_times_out_is_in_doubt(stage: Stage, colour: Colour) -> None:
+    may_end = threading.Event()
+    begun: list[int] = []
+
+    if colour == "sync":
+
+        @outlast.step(effect="once", timeout=SHORT, retry=NO_WAIT)
+        def act() -> None:
+            begun.append(1)
+            may_end.wait(20)
+
+        @outlast.workflow
+        def flow() -> None:
+            act()
+    else:
+
+        @outlast.step(name="act", effect="once", timeout=SHORT, retry=NO_WAIT)
+        async def act_async() -> None:
+            begun.append(1)
+            await asyncio.sleep(60)
+
+        @outlast.workflow(name="flow")
+        async def flow() -> None:
+            await act_async()
+
+    try:
+        with pytest.raises(outlast.RunHeld) as held:
+            outlast.run(flow, run_id="run", store=stage.url)
+    finally:
+        may_end.set()
+    assert held.value.reason == "in-doubt"
+    assert "took longer than 0.05 s" in held.value.detail
+    assert begun == [1]
+
+
+def test_a_plain_body_that_ends_the_process_does_so_with_a_timeout_too(stage: Stage) -> None:
+    @outlast.step(timeout=30, retry=Retry(attempts=1))
+    def act() -> None:
+        raise SystemExit(3)
+
+    @outlast.workflow
+    def flow() -> str:
+        act()
+        return "unexpected"
+
+    with pytest.raises(SystemExit, match="3"):
+        outlast.run(flow, run_id="run", store=stage.url)
+    assert stage.step("act#0").status == "interrupted"
+    assert stage.client().run("run").status == "queued"
+
+
+def test_many_steps_wait_for_one_body(stage: Stage) -> None:
+    may_end = threading.Event()
+
+    @outlast.step(timeout=SHORT, retry=Retry(attempts=1))
+    def slow() -> None:
+        may_end.wait(20)
+
+    @outlast.step
+    def other(number: int) -> int:
+        return number
+
+    @outlast.workflow
+    async def flow() -> list[int]:
+        try:
+            await asyncio.to_thread(slow)
+        except outlast.StepTimeout:
+            threading.Timer(0.1, may_end.set).start()
+        return await asyncio.gather(*(asyncio.to_thread(other, n) for n in range(4)))
+
+    assert outlast.run(flow, store=stage.url) == [0, 1, 2, 3]

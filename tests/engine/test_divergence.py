@@ -1,0 +1,272 @@
+"""Changed code is noticed at the first call that does not fit, before that call runs (P10)."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast import step, workflow
+from tests.engine.tools import Bodies, dying_at, kinds
+
+
+class Desk:
+    """The workflow that the run starts with, and its steps."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        def made(name: str) -> Callable[[int], Any]:
+            async def body(n: int) -> int:
+                bodies(f"{name} {n}")
+                return n
+
+            body.__qualname__ = body.__name__ = name
+            return step(body)
+
+        self.look, self.think, self.act, self.tell = map(made, ("look", "think", "act", "tell"))
+
+
+def flow(fn: Callable[[], Any]) -> Any:
+    """Whatever the code is now, it is the same workflow to the run."""
+    return workflow(name="desk")(fn)
+
+
+def original(d: Desk) -> Any:
+    async def body() -> str:
+        await d.look(1)
+        await d.think(2)
+        await d.act(3)
+        await d.tell(4)
+        return "done"
+
+    return flow(body)
+
+
+def inserted(d: Desk) -> Any:
+    async def body() -> str:
+        await d.look(1)
+        await d.tell(9)
+        await d.think(2)
+        await d.act(3)
+        return "done"
+
+    return flow(body)
+
+
+def renamed(d: Desk) -> Any:
+    async def body() -> str:
+        await d.look(1)
+        await outlast.step(d.think.plain, name="ponder")(2)
+        await d.act(3)
+        return "done"
+
+    return flow(body)
+
+
+def swapped(d: Desk) -> Any:
+    async def body() -> str:
+        await d.look(1)
+        await d.act(3)
+        await d.think(2)
+        return "done"
+
+    return flow(body)
+
+
+def deleted(d: Desk) -> Any:
+    async def body() -> str:
+        await d.look(1)
+        await d.act(3)
+        await d.tell(4)
+        return "done"
+
+    return flow(body)
+
+
+def other_arguments(d: Desk) -> Any:
+    async def body() -> str:
+        await d.look(1)
+        await d.think(20)
+        await d.act(3)
+        return "done"
+
+    return flow(body)
+
+
+def returns_early(d: Desk) -> Any:
+    async def body() -> str:
+        await d.look(1)
+        return "done"
+
+    return flow(body)
+
+
+def raises_early(d: Desk) -> Any:
+    async def body() -> str:
+        await d.look(1)
+        raise ValueError("new code")
+
+    return flow(body)
+
+
+def another_kind(d: Desk) -> Any:
+    async def body() -> str:
+        await d.look(1)
+        await outlast.sleep(60)
+        return "done"
+
+    return flow(body)
+
+
+def a_time_instead(d: Desk) -> Any:
+    async def body() -> str:
+        await d.look(1)
+        outlast.now()
+        return "done"
+
+    return flow(body)
+
+
+CHANGES = [
+    (inserted, ["think#1", "calls tell"]),
+    (renamed, ["think#1", "calls ponder"]),
+    (swapped, ["think#1", "calls act"]),
+    (deleted, ["think#1", "calls act"]),
+    (other_arguments, ["think#1", "other arguments", "20"]),
+    (returns_early, ["without asking for 2 recorded calls", "think#1"]),
+    (raises_early, ["without asking for 2 recorded calls", "think#1"]),
+    (another_kind, ["think#1", "calls sleep"]),
+    (a_time_instead, ["think#1", "calls now"]),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), CHANGES, ids=lambda c: getattr(c, "__name__", ""))
+def test_a_change_holds_the_run_before_the_misfit_runs_and_the_old_code_resumes_it(
+    change: Callable[[Desk], Any], said: list[str], url: str, bodies: Bodies
+) -> None:
+    desk = Desk(bodies)
+    _run_until(original(desk), url, "act#2")
+    bodies.ran.clear()
+    with pytest.raises(outlast.RunHeld) as held:
+        outlast.run(change(desk), run_id="r", store=url)
+    assert held.value.reason == "diverged"
+    for part in said:
+        assert part in held.value.detail
+    assert not bodies.ran
+    view = outlast.Client(url).run("r")
+    assert (view.status, view.reason) == ("held", "diverged")
+    # Held again as long as the code does not fit; nothing is lost by trying.
+    with pytest.raises(outlast.RunHeld):
+        outlast.run(change(desk), run_id="r", store=url)
+    assert outlast.run(original(desk), run_id="r", store=url) == "done"
+    assert bodies.ran == {"act 3": 1, "tell 4": 1}
+
+
+def _run_until(workflow: Any, url: str, key: str) -> None:
+    """Die inside the body at `key`: it has begun, its outcome is not recorded."""
+    with dying_at(url, kind="step.completed", key=key) as died, pytest.raises(outlast.StoreError):
+        outlast.run(workflow, run_id="r", store=url)
+    assert died()
+
+
+def test_a_branch_on_something_unrecorded_is_found(url: str, bodies: Bodies) -> None:
+    desk = Desk(bodies)
+    weather = "sun"
+
+    async def body() -> None:
+        if weather == "sun":
+            await desk.look(1)
+        else:
+            await desk.think(2)
+        await desk.act(3)
+
+    _run_until(flow(body), url, "act#1")
+    weather = "rain"
+    with pytest.raises(outlast.RunHeld, match="journal has look#0, the code now calls think"):
+        outlast.run(flow(body), run_id="r", store=url)
+    assert "think 2" not in bodies.ran
+
+
+def test_new_calls_behind_the_recorded_ones_are_no_divergence(url: str, bodies: Bodies) -> None:
+    desk = Desk(bodies)
+
+    async def short() -> str:
+        await desk.look(1)
+        return "short"
+
+    async def longer() -> str:
+        await desk.look(1)
+        await desk.think(2)
+        return "longer"
+
+    with dying_at(url, kind="run.completed"), pytest.raises(outlast.StoreError):
+        outlast.run(flow(short), run_id="r", store=url)
+    assert outlast.run(flow(longer), run_id="r", store=url) == "longer"
+    assert bodies.ran == {"look 1": 1, "think 2": 1}
+
+
+@pytest.mark.parametrize("misfit", ["now", "plain step", "turns"])
+def test_a_misfit_found_without_awaiting_does_not_block_the_loop(misfit: str, url: str) -> None:
+    """The other task's attempt ends in the same event loop, so nobody may wait for it there."""
+
+    @step
+    async def slow() -> int:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return 1
+
+    @step
+    def plain() -> int:
+        return 2
+
+    @step
+    def other() -> int:
+        return 3
+
+    changed = False
+
+    async def body() -> int:
+        task = asyncio.create_task(slow_twice())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if not changed:
+            other()
+        elif misfit == "now":
+            outlast.now()
+        elif misfit == "turns":
+            for turn in outlast.turns(x=1, max=2):
+                turn.x += other()
+        else:
+            plain()
+        await task
+        return 4
+
+    async def slow_twice() -> None:
+        await slow()
+
+    with dying_at(url, kind="step.completed"), pytest.raises(outlast.StoreError):
+        outlast.run(flow(body), run_id="r", store=url)
+    changed = True
+    start = time.monotonic()
+    with pytest.raises(outlast.RunHeld, match="diverged"):
+        outlast.run(flow(body), run_id="r", store=url)
+    assert time.monotonic() - start < 4
+    # The open attempt came to its end before the run was given back.
+    assert "step.completed slow#s0.0" in kinds(url)
+    changed = False
+    assert outlast.run(flow(body), run_id="r", store=url) == 4
+
+
+def test_steps_of_skipped_turns_are_not_missed(url: str, bodies: Bodies) -> None:
+    desk = Desk(bodies)
+
+    async def body() -> int:
+        async for turn in outlast.turns(n=0, max=4):
+            turn.n += await desk.act(1)
+        return await desk.tell(turn.n)  # type: ignore[no-any-return]
+
+    with dying_at(url, kind="run.completed"), pytest.raises(outlast.StoreError):
+        outlast.run(flow(body), run_id="r", store=url)
+    assert outlast.run(flow(body), run_id="r", store=url) == 4
+    assert bodies.ran == {"act 1": 4, "tell 4": 1}

@@ -1,0 +1,12 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.folders import folder_in_memory
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with folder_in_memory(tmp_path) as folder:
+        yield folder
