@@ -191,7 +191,11 @@ def attempts_end_once(seen: Evidence) -> Iterator[str]:
 def _may_follow(first: events.Event, second: events.Event) -> bool:
     if isinstance(second, events.StepAbandoned):  # the caller had left before it saw the outcome
         return not isinstance(first, events.StepAbandoned)
-    return isinstance(first, DOUBTFUL) and _is_outcome(second)
+    # A doubt that reconcile resolves as not done becomes a failure, which may be retried.
+    return isinstance(first, DOUBTFUL) and (
+        _is_outcome(second)
+        or (isinstance(first, events.StepInDoubt) and isinstance(second, events.StepFailed))
+    )
 
 
 def epochs_never_go_back(seen: Evidence) -> Iterator[str]:

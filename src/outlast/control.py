@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Raw
 
 from outlast.errors import UnknownRun, UsageError
-from outlast.events import StepSettled
+from outlast.events import StepInterrupted, StepSettled, StepStarted, decode
 from outlast.journal import Becomes, Entry, extend, put_status, to_event, to_run
 from outlast.leases import is_abandoned
 from outlast.records import FINAL, RunRow
@@ -54,17 +54,21 @@ class Settle:
                 f"run {row.run_id} is being executed by process {row.owner.pid} on "
                 f"{row.owner.host}; settle works once it is held or that process has ended"
             )
-        steps = steps_of(
-            [to_event(e) for e in tx.run("read_events", run_id=row.run_id)], alive=False
-        )
-        open_ = doubtful(steps)
+        journal = [to_event(e) for e in tx.run("read_events", run_id=row.run_id)]
+        open_ = doubtful(steps_of(journal, alive=False))
         if self.step not in {step.key for step in open_}:
             known = ", ".join(step.key for step in open_) or "none"
             raise UsageError(
                 f"step {self.step!r} of run {row.run_id} is not in doubt; in doubt: {known}"
             )
-        event = StepSettled(self.decision, Raw(self.value), self.text, self.by)
-        extend(tx, row.run_id, row.seq, row.head, row.epoch, self.at, [Entry(event, self.step)])
+        entries = [
+            Entry(StepSettled(self.decision, Raw(self.value), self.text, self.by), self.step)
+        ]
+        last = [event for event in journal if event.key == self.step][-1]
+        started = decode(last.kind, last.data)
+        if isinstance(started, StepStarted):  # nobody has noted yet that its process is gone
+            entries.insert(0, Entry(StepInterrupted(started.attempt, crash=True), self.step))
+        extend(tx, row.run_id, row.seq, row.head, row.epoch, self.at, entries)
         if row.status == "held" and row.reason == "in-doubt" and len(open_) == 1:
             put_status(tx, row.run_id, Becomes("queued", "settled"))
         return to_run(tx.run("read_run", run_id=row.run_id)[0])

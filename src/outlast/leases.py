@@ -10,6 +10,7 @@ from typing import cast
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from outlast.errors import RunMismatch, UnknownRun
 from outlast.events import RunClaimed, RunCreated, RunResumed
@@ -37,12 +38,12 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The run is ours. `previous` is the owner that died or stalled, if there was one."""
+    """The run is ours. `crash` if its owner before us died or stalled while it worked on it."""
 
     row: RunRow
     args: bytes
     created: bool
-    previous: Identity | None
+    crash: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +69,26 @@ def is_abandoned(row: RunRow, world: World, own_claims: Set[str] = frozenset()) 
     if owner is None:
         return True
     here = world.identity()
-    if (owner.host, owner.boot, owner.namespace, owner.pid, owner.started) == (
-        here.host,
-        here.boot,
-        here.namespace,
-        here.pid,
-        here.started,
-    ):
+    if _same_process(owner, here):
         return owner.nonce not in own_claims
     if world.liveness(owner) == "dead":
         return True
     if owner.boot == here.boot:  # the same kernel, so the same boot clock
         return world.boot() >= (row.lease_boot or 0.0)
     return world.wall() >= (row.lease_wall or 0.0)
+
+
+def _same_process(one: Identity, other: Identity) -> bool:
+    return replace(one, nonce="") == replace(other, nonce="")
+
+
+def _has_crashed(row: RunRow, here: Identity) -> bool:
+    """Whether an abandoned run's owner died or stalled while it worked on it.
+
+    Who died while the run only waited did not die of it; and where the owner was this very
+    process, it lives and its store had failed.
+    """
+    return row.owner is not None and row.status != "waiting" and not _same_process(row.owner, here)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +192,8 @@ class Claim:
             return Refused(row, owned=False)
         if not is_abandoned(row, self.world, self.own_claims):
             return Refused(row, owned=True)
-        entries = [
-            Entry(RunClaimed(owner=self.owner, previous=row.owner, crash=row.owner is not None))
-        ]
+        crash = _has_crashed(row, self.owner)
+        entries = [Entry(RunClaimed(owner=self.owner, previous=row.owner, crash=crash))]
         if self.resume:
             entries.insert(0, Entry(RunResumed()))
         epoch = row.epoch + 1
@@ -195,7 +202,7 @@ class Claim:
         put_owner(tx, row.run_id, epoch, self.owner, self.lease)
         args = tx.run("read_args", run_id=row.run_id)[0][0]
         now = to_run(tx.run("read_run", run_id=row.run_id)[0])
-        return Claimed(now, cast(bytes, args), created, row.owner)
+        return Claimed(now, cast(bytes, args), created, crash)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,7 @@ class _Step:
     repeated: bool = False
     reconciled: str | None = None
     interrupted: bool = False
-    retrying: bool = False
+    retrying: bool = False  # waits for its next attempt
 
 
 def steps_of(rows: Iterable[StoredEvent], *, alive: bool) -> list[StepView]:
@@ -221,8 +221,6 @@ def _apply(step: _Step, event: events.Event, at: float) -> None:
         case events.StepAbandoned():
             if step.status == "running":
                 step.status = _unless_once(step, "abandoned")
-            elif step.status == "failed":  # cancelled while it waited for its next attempt
-                step.status = "abandoned"
             step.ended = at
         case events.StepInDoubt():
             step.status, step.ended, step.error = "in-doubt", at, event.why
@@ -239,7 +237,9 @@ def _apply(step: _Step, event: events.Event, at: float) -> None:
 
 
 def _unless_once(step: _Step, status: StepStatus) -> StepStatus:
-    return "in-doubt" if step.effect == "once" else status
+    """An attempt that is cut off leaves doubt if it was a `once` step's. Between two attempts nothing
+    is open, so nothing can be in doubt."""
+    return "in-doubt" if step.effect == "once" and not step.retrying else status
 
 
 def _finish(step: _Step, alive: bool) -> StepView:

@@ -67,6 +67,7 @@ def main() -> None:
         job = msgspec.json.decode(line, type=Job)
         pid = os.fork()
         if pid == 0:
+            # The two pipes are for the nursery alone.
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(2, 1)
             signal.alarm(LONGEST)

@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NoReturn
 
 import msgspec
 
@@ -37,10 +37,11 @@ class Point(msgspec.Struct, frozen=True):
         return " ".join(word for word in (self.at, self.kind, self.name) if word) + nth
 
 
-def die() -> None:
+def die() -> NoReturn:
     """End this process as `kill -9` does."""
     os.kill(os.getpid(), signal.SIGKILL)
-    signal.pause()  # the signal may take a moment; nothing more is done meanwhile
+    while True:
+        signal.pause()  # the signal may take a moment; nothing more is done meanwhile
 
 
 class Killer:
@@ -86,7 +87,7 @@ class Killer:
             return results
 
         sqlite.SqliteTx.run = watched_run  # type: ignore[method-assign]
-        sqlite.SqliteDatabase.transact = watched_transact  # type: ignore[method-assign]
+        sqlite.SqliteDatabase.transact = watched_transact  # type: ignore[assignment, method-assign]
 
     def _fits(self, params: dict[str, SqlValue]) -> bool:
         point = self._point
@@ -128,8 +129,8 @@ class EveryCommit:
             killer._tick()
             return results
 
-        sqlite.SqliteDatabase._try_together = watched_together  # type: ignore[method-assign]
-        sqlite.SqliteDatabase.transact = watched_transact  # type: ignore[method-assign]
+        sqlite.SqliteDatabase._try_together = watched_together  # type: ignore[assignment, method-assign]
+        sqlite.SqliteDatabase.transact = watched_transact  # type: ignore[assignment, method-assign]
 
     def _tick(self) -> bool:
         if self._left == 0:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.checkers import Evidence, check_all, read_effects
 from tests.crash.nursery import ROOT, Nursery
-from tests.crash.points import WRITES, Point
+from tests.crash.points import WRITES, At, Point
 from tests.crash.programs.agent import RESULT, TURNS
 from tests.crash.programs.job import Job
 
@@ -44,7 +44,7 @@ def check_end(job: Job) -> Evidence:
 @pytest.mark.parametrize("turn", [1, 2, TURNS])
 @pytest.mark.parametrize("at", WRITES)
 def test_killed_at_a_turn_boundary_an_agent_repeats_no_step(
-    nursery: Nursery, folder: Path, at: str, turn: int, asynchronous: bool
+    nursery: Nursery, folder: Path, at: At, turn: int, asynchronous: bool
 ) -> None:
     job = job_in(folder, asynchronous)
     point = Point(at, "turn.saved", nth=turn)
@@ -144,21 +144,31 @@ def test_killed_from_outside_at_any_moment_an_agent_comes_to_the_same_result(
     agent has got a little further. On a real disk."""
     dice = random.Random(seed)
     job = job_in(tmp_path, asynchronous)
-    while (life := start(job)) is not None:
-        goal = len(read_effects(job.effects)) + dice.randrange(3)
+    deaths = 0
+    while True:
+        life = start(job)
+        goal = len(read_effects(job.effects)) + dice.randrange(1, 6)
         deadline = time.monotonic() + 30
         while life.poll() is None and len(read_effects(job.effects)) < goal:
             assert time.monotonic() < deadline
-            time.sleep(dice.random() * 0.01)
-        time.sleep(dice.random() * 0.2)
+            time.sleep(dice.random() * 0.002)
+        time.sleep(dice.random() * 0.01)
         life.kill()
         if life.wait() != -signal.SIGKILL:
             break
+        deaths += 1
+    assert life.returncode == 0
+    assert deaths > 0
     check_end(job)
 
 
 def start(job: Job) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.crash.programs.alone", msgspec.json.encode(job)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.crash.programs.alone",
+        msgspec.json.encode(job).decode(),
+    ]
     return subprocess.Popen(command, cwd=ROOT)
 
 

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -105,6 +106,18 @@ def test_deaths_outside_any_step_are_counted_too(nursery: Nursery, folder: Path)
     assert nursery.run(msgspec.structs.replace(job, resume=True)) == Outcome("returned", RESULT)
 
 
+def test_a_run_that_sleeps_is_not_held_however_often_its_process_dies(folder: Path) -> None:
+    job = Job("deadly", str(folder), "asleep", max_crashes=1)
+    for _ in range(3):
+        with start(job) as life:
+            try:
+                wait_for(life, lambda: status_of(job) == "waiting")
+            finally:
+                life.kill()
+        assert life.returncode == -signal.SIGKILL
+        assert Client(job.url).run("run").interrupted
+
+
 @COLOURS
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
 def test_a_process_that_is_asked_to_go_releases_its_run_and_counts_as_no_crash(
@@ -134,17 +147,36 @@ def test_a_process_that_is_asked_to_go_releases_its_run_and_counts_as_no_crash(
 def interrupt(job: Job, number: signal.Signals) -> None:
     """Start a life in an interpreter of its own, send it a signal once it is in the body."""
     before = bodies(job)
-    command = [sys.executable, "-m", "tests.crash.programs.alone", msgspec.json.encode(job)]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as life:
+    with start(job) as life:
         try:
-            deadline = time.monotonic() + 30
-            while bodies(job) == before:
-                assert life.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.005)
+            wait_for(life, lambda: bodies(job) > before)
             life.send_signal(number)
             _, text = life.communicate(timeout=30)
         finally:
             life.kill()
     expected = {signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGINT: -signal.SIGINT}
     assert life.returncode == expected[number], text.decode()
+
+
+def start(job: Job) -> subprocess.Popen[bytes]:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.crash.programs.alone",
+        msgspec.json.encode(job).decode(),
+    ]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+
+
+def wait_for(life: subprocess.Popen[bytes], happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not happened():
+        assert life.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def status_of(job: Job) -> str:
+    """`waiting`, `running`, ... as of a living owner; empty if there is none."""
+    runs = Client(job.url).runs()
+    return runs[0].status if runs and not runs[0].interrupted else ""

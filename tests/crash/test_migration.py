@@ -8,19 +8,13 @@ import pytest
 from outlast.store.migrations import _statements, load_migrations
 from tests.checkers import check_all
 from tests.crash.nursery import Nursery
+from tests.crash.programs.first_open import AFTER
 from tests.crash.programs.job import Job
 from tests.crash.programs.one_step import RESULT
 
 STATEMENTS = sum(1 for script in load_migrations() for _ in _statements(script))
 
-POINTS = [
-    "file",
-    "peek",
-    "wal",
-    *(f"statement {n}" for n in range(STATEMENTS)),
-    "commit",
-    "committed",
-]
+POINTS = [*AFTER, *(f"statement {number}" for number in range(STATEMENTS))]
 
 
 @pytest.mark.parametrize("point", POINTS)

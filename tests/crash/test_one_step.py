@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from outlast import Client, Done, NotDone
+from outlast import Client, Done, NotDone, StepView
 from tests.checkers import check_all
 from tests.crash.nursery import Nursery
 from tests.crash.points import WRITES, Point
 from tests.crash.programs.job import Job
-from tests.crash.programs.one_step import OPTIONS, RESULT
+from tests.crash.programs.one_step import FLAVOURS, RESULT
 
 OPENING = [Point(at, "step.started", "target") for at in WRITES]
 BODY = [Point("body", name="target"), Point("effect", name="target")]
@@ -46,7 +46,7 @@ def expected(flavour: str, point: Point) -> Expected:
 
 @COLOURS
 @pytest.mark.parametrize("point", POINTS, ids=str)
-@pytest.mark.parametrize("flavour", [f for f in OPTIONS if f not in ("once", "once, unknown")])
+@pytest.mark.parametrize("flavour", [f for f in FLAVOURS if f not in ("once", "once, unknown")])
 def test_killed_at_any_point_a_step_comes_to_the_undisturbed_result(
     nursery: Nursery, folder: Path, flavour: str, point: Point, asynchronous: bool
 ) -> None:
@@ -147,7 +147,7 @@ def test_killed_in_the_takeover_a_run_counts_the_interruption_once(
     assert seen["step.interrupted"] == 1
 
 
-@pytest.mark.parametrize("flavour", OPTIONS)
+@pytest.mark.parametrize("flavour", FLAVOURS)
 @COLOURS
 def test_undisturbed_every_step_runs_once(
     nursery: Nursery, folder: Path, flavour: str, asynchronous: bool
@@ -170,6 +170,6 @@ def check_as_expected(job: Job, expected: Expected) -> Counter[str]:
     return Counter(stored.kind for stored, _ in seen.journal)
 
 
-def target_of(job: Job):
+def target_of(job: Job) -> StepView:
     (step,) = (s for s in Client(job.url).run("run").steps if s.name == "target")
     return step

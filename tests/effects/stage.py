@@ -16,6 +16,7 @@ from pathlib import Path
 
 import outlast
 from outlast.errors import RunStopped
+from tests.checkers import check_all
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0
@@ -94,9 +95,10 @@ class Stage:
 
     def start(self, program: Path, *args: str) -> "subprocess.Popen[str]":
         """Start a program with this folder as its first argument."""
+        path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         return subprocess.Popen(
             [sys.executable, str(program), str(self.folder), *args],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -130,3 +132,8 @@ class Stage:
         """The kinds of a run's events, of one step or of all."""
         events = self.client().journal(run_id)
         return [e.kind for e in events if key is None or e.key == key]
+
+    def check_runs(self) -> None:
+        """Check what must hold for every run, whatever happened to it."""
+        for run in self.client().runs():
+            check_all(self.url, run.run_id)

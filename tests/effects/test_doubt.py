@@ -135,7 +135,8 @@ def test_the_tools_own_not_done_with_a_passing_cause_is_retried(stage: Stage) ->
 def test_doubt_can_be_handed_to_the_agent_and_is_the_same_on_replay(
     stage: Stage, colour: Colour
 ) -> None:
-    sent, seen = [], []
+    sent: list[int] = []
+    seen: list[tuple[Any, ...]] = []
 
     def send() -> None:
         sent.append(1)
@@ -161,7 +162,7 @@ def test_doubt_can_be_handed_to_the_agent_and_is_the_same_on_replay(
     else:
 
         @outlast.workflow(name="flow")
-        async def flow() -> str:  # type: ignore[misc]
+        async def flow() -> str:
             try:
                 await act()
             except outlast.InDoubt as doubt:
@@ -222,7 +223,8 @@ def test_what_runs_beside_a_held_step_ends_and_is_recorded(stage: Stage) -> None
 
     @outlast.workflow
     async def flow() -> list[Any]:
-        return await asyncio.gather(then_more("a"), send(), slow("b"), return_exceptions=True)
+        first, last = asyncio.create_task(then_more("a")), asyncio.create_task(slow("b"))
+        return [await send(), await first, await last]
 
     async def watched() -> None:
         task = asyncio.create_task(outlast.execute(flow, run_id="run", store=stage.url))
@@ -238,7 +240,7 @@ def test_what_runs_beside_a_held_step_ends_and_is_recorded(stage: Stage) -> None
     assert states == {"slow": "completed", "send": "in-doubt"}
     (doubtful,) = [s.key for s in stage.client().run("run").steps if s.name == "send"]
     stage.client().settle("run", doubtful, outlast.Done(None))
-    assert outlast.run(flow, run_id="run", store=stage.url) == ["a", None, "b"]
+    assert outlast.run(flow, run_id="run", store=stage.url) == [None, "a", "b"]
     assert sorted(done) == ["a", "b", "never"]
 
 
@@ -252,3 +254,29 @@ def test_a_passing_doubt_of_one_run_leaves_other_runs_alone(stage: Stage) -> Non
     with pytest.raises(outlast.RunHeld):
         outlast.run(make_workflow("sync", act, True), run_id="held", store=stage.url)
     assert outlast.run(make_workflow("sync", act, False), store=stage.url) == "sent"
+
+
+def test_a_hold_does_not_wait_for_ever_for_what_runs_beside_it(stage: Stage) -> None:
+    """A task that the workflow left to itself hangs in a step while another step is in doubt."""
+
+    @outlast.step(effect="once")
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    @outlast.step(effect="once")
+    async def send() -> None:
+        while "step.started" not in stage.kinds("hang#0"):
+            await asyncio.sleep(0.005)
+        raise TimeoutError
+
+    @outlast.workflow
+    async def flow() -> None:
+        beside = asyncio.create_task(hang())
+        await send()
+        await beside
+
+    with pytest.raises(outlast.RunHeld, match="in-doubt"):
+        outlast.run(flow, run_id="run", store=stage.url, settings=outlast.Settings(grace=0.1))
+    states = {s.name: s.status for s in stage.client().run("run").steps}
+    assert states == {"hang": "in-doubt", "send": "in-doubt"}
+    assert stage.kinds("hang#0") == ["step.started", "step.interrupted"]

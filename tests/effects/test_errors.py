@@ -1,6 +1,5 @@
 """P4 for errors: what a workflow catches is the same live and on replay."""
 
-import asyncio
 import dataclasses
 import threading
 import urllib.error
@@ -12,6 +11,7 @@ import pytest
 
 import outlast
 from outlast import Retry
+from outlast.codec import MAX_BYTES
 from tests.effects.stage import Stage
 
 ONE = Retry(attempts=1)
@@ -99,7 +99,7 @@ def caught(
         act_async = outlast.step(body_async, name="act", retry=ONE)
 
         @outlast.workflow(name="flow")
-        async def flow() -> None:  # type: ignore[misc]
+        async def flow() -> None:
             try:
                 await act_async()
             except Exception as exc:
@@ -130,7 +130,7 @@ def picture(exc: Exception) -> tuple[Any, ...]:
         os_error,
         lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
         lambda: outlast.NotDone("no"),
-        lambda: asyncio.TimeoutError(),
+        lambda: TimeoutError(),
         lambda: Plain("a\0b", "\udc97", float("inf"), 2**80, b"\xff"),
     ],
     ids=lambda make: str(picture(make())[:2]),
@@ -284,7 +284,7 @@ def test_a_result_that_cannot_be_stored_is_one_send_and_a_terminal_error(
     else:
 
         @outlast.workflow(name="flow")
-        async def flow() -> str:  # type: ignore[misc]
+        async def flow() -> str:
             try:
                 await act()
             except outlast.NotStorable as exc:
@@ -305,15 +305,13 @@ def test_a_result_that_cannot_be_stored_is_one_send_and_a_terminal_error(
     assert (step.status, step.fault, step.attempts) == ("failed", "done-not-storable", 1)
 
 
-def test_a_result_above_the_size_limit_is_one_send(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_above_the_size_limit_is_one_send(stage: Stage) -> None:
     sent: list[int] = []
 
     @outlast.step(effect="once")
     def send() -> bytes:
         sent.append(1)
-        return bytes(outlast.codec.MAX_BYTES + 1)
+        return bytes(MAX_BYTES + 1)
 
     @outlast.workflow
     def flow() -> str:

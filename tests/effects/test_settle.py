@@ -1,5 +1,6 @@
 """An operator decides about a step in doubt: done, not done or failed."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -192,8 +193,6 @@ def test_with_two_doubts_the_run_waits_for_both_decisions(stage: Stage) -> None:
 
     @outlast.workflow
     async def flow() -> list[str]:
-        import asyncio
-
         return await asyncio.gather(send("a"), send("b"))
 
     with pytest.raises(outlast.RunHeld):

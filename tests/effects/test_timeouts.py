@@ -1,5 +1,5 @@
-"""`timeout=`: the waiting ends on time. An asynchronous body is cancelled; a plain one lives on, and
-while it may do something no further attempt opens."""
+"""`timeout=`: the waiting ends on time. An asynchronous body is cancelled; a plain one lives on,
+and while it may do something no further attempt opens."""
 
 import asyncio
 import threading
@@ -30,13 +30,13 @@ def test_waiting_for_a_plain_body_ends_on_time(stage: Stage) -> None:
         try:
             act()
         except outlast.StepTimeout as late:
-            assert "act#0" in str(late)
-            assert "0.05 s" in str(late)
-            return "late" if time.monotonic() - start < 10 else "much too late"
+            return str(late) if time.monotonic() - start < 10 else "much too late"
         return "unexpected"
 
     try:
-        assert outlast.run(flow, run_id="run", store=stage.url) == "late"
+        assert (
+            outlast.run(flow, run_id="run", store=stage.url) == "step act#0 took longer than 0.05 s"
+        )
     finally:
         may_end.set()
     assert stage.step("act#0").status == "failed"
@@ -144,7 +144,7 @@ def test_the_next_attempt_waits_for_the_body_before_it(stage: Stage, colour: Col
     else:
 
         @outlast.workflow(name="flow")
-        async def flow() -> str:  # type: ignore[misc]
+        async def flow() -> str:
             return await asyncio.to_thread(act)
 
     def let_it_end() -> None:
@@ -208,7 +208,7 @@ def test_past_the_grace_period_the_run_is_held_as_stuck(stage: Stage, colour: Co
     else:
 
         @outlast.workflow(name="flow")
-        async def flow() -> str:  # type: ignore[misc]
+        async def flow() -> str:
             return await asyncio.to_thread(act)
 
     def start() -> object:

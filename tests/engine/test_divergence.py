@@ -270,3 +270,44 @@ def test_steps_of_skipped_turns_are_not_missed(url: str, bodies: Bodies) -> None
         outlast.run(flow(body), run_id="r", store=url)
     assert outlast.run(flow(body), run_id="r", store=url) == 4
     assert bodies.ran == {"act 1": 4, "tell 4": 1}
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["in its first turn", "after a saved turn"])
+@pytest.mark.parametrize("change", ["a step", "no loop"])
+def test_a_loop_that_became_something_else_is_found(
+    saved: bool, change: str, url: str, bodies: Bodies
+) -> None:
+    desk = Desk(bodies)
+
+    async def loop() -> str:
+        async for turn in outlast.turns(n=0, max=2):
+            turn.n += await desk.act(turn.n)
+        await desk.tell(4)
+        return "done"
+
+    async def changed() -> str:
+        await desk.think(1) if change == "a step" else await desk.tell(4)
+        return "done"
+
+    _run_until(flow(loop), url, f"act#0.t{int(saved)}.0")
+    bodies.ran.clear()
+    with pytest.raises(outlast.RunHeld, match="journal has turns#0, the code now calls"):
+        outlast.run(flow(changed), run_id="r", store=url)
+    assert not bodies.ran
+    assert outlast.run(flow(loop), run_id="r", store=url) == "done"
+
+
+def test_a_step_that_became_a_loop_is_found(url: str, bodies: Bodies) -> None:
+    desk = Desk(bodies)
+
+    async def loop() -> str:
+        async for _ in outlast.turns(n=0, max=2):
+            await desk.look(1)
+        return "done"
+
+    _run_until(original(desk), url, "think#1")
+    bodies.ran.clear()
+    with pytest.raises(outlast.RunHeld, match="journal has look#0, the code now calls turns"):
+        outlast.run(flow(loop), run_id="r", store=url)
+    assert not bodies.ran
+    assert outlast.run(original(desk), run_id="r", store=url) == "done"

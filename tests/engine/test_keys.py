@@ -196,6 +196,26 @@ def test_two_runs_in_one_loop_number_their_tasks_apart(url: str) -> None:
     assert keymap(url, "r") == keymap(url, "s") == keymap(url, "t")
 
 
+def test_as_completed_over_coroutines_is_refused_since_it_starts_them_in_any_order(
+    url: str,
+) -> None:
+    @workflow
+    async def flow() -> None:
+        calls = [_tool("one"), _tool("two")]
+        try:
+            for done in asyncio.as_completed(calls):
+                await done
+        finally:
+            for call in calls:
+                call.close()
+
+    for number, loop in enumerate((None, uvloop.new_event_loop)):
+        with asyncio.Runner(loop_factory=loop) as runner:
+            run = outlast.execute(flow, run_id=str(number), store=url)
+            with pytest.raises(outlast.RunFailed, match="give it tasks instead"):
+                runner.run(run)
+
+
 def test_a_step_takes_its_key_when_it_is_called_not_when_it_is_awaited(url: str) -> None:
     @workflow
     async def backwards() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import uvloop
 
 import outlast
 from outlast import step, workflow
+from outlast.store import writer
 from outlast.worker.stores import get_store
 from tests.engine.tools import PATIENT, copy_store, dying_at, kinds, url_of
 
@@ -205,3 +207,54 @@ def test_a_replay_takes_the_decisions_of_the_live_run(
     for number in range(5):
         at = DELAY.randrange(4, 40)
         _replays_agree(flow, tmp_path / f"mid{number}", number=at, replays=4)
+
+
+def test_a_timer_does_not_overtake_a_result_that_was_committed_before_it(
+    url: str, replica: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The news of the result's commit is held back until the timer was committed too."""
+    told = threading.Event()
+    real_deliver = writer._deliver
+
+    def late(batch: Any, results: Any) -> None:
+        entries = [e for entry in batch for e in getattr(entry.item, "entries", ())]
+        if any(e.event.kind == "step.completed" for e in entries):
+            told.wait(5)
+        real_deliver(batch, results)
+
+    def watched(name: str) -> None:
+        real = getattr(writer.Store, name)
+
+        def method(self: Any, item: Any, **more: Any) -> Any:
+            result = real(self, item, **more)
+            if any(e.event.kind == "timer.fired" for e in getattr(item, "entries", ())):
+                told.set()
+            return result
+
+        monkeypatch.setattr(writer.Store, name, method)
+
+    monkeypatch.setattr(writer, "_deliver", late)
+    watched("submit")
+    watched("write_now")
+
+    @workflow
+    async def race() -> list[str]:
+        order: list[str] = []
+
+        async def stepping() -> None:
+            order.append(await probe("step"))
+
+        async def sleeping() -> None:
+            await outlast.sleep(0.1)
+            order.append("timer")
+
+        await asyncio.gather(sleeping(), stepping())
+        see(list(order))
+        return order
+
+    with dying_at(url, kind="run.completed"), pytest.raises(outlast.StoreError):
+        _run(race, url)
+    decided = list(SEEN)
+    assert decided == [["step", "timer"]]
+    _run(race, replica())
+    assert decided == SEEN

@@ -189,9 +189,9 @@ def test_only_the_current_turn_and_what_stands_around_the_loop_replay(
         agent.look(200)
         return int(turn.n)
 
-    with dying_at(url, kind="step.started", key="look#1.t3.1"):
-        with pytest.raises(outlast.StoreError):
-            outlast.run(flow, run_id="r", store=url)
+    death = dying_at(url, kind="step.started", key="look#1.t3.1")
+    with death, pytest.raises(outlast.StoreError):
+        outlast.run(flow, run_id="r", store=url)
     top.clear()
     looked.clear()
     assert outlast.run(flow, run_id="r", store=url) == 5
@@ -222,6 +222,8 @@ def test_every_way_out_of_a_loop_leads_on_to_the_same_keys(
             agent.look(turn.n + 10)
         return None
 
+    caught: list[Exception] = []
+
     async def async_loop() -> int | None:
         async for turn in outlast.turns(n=0, max=3):
             agent.look(turn.n)
@@ -243,7 +245,7 @@ def test_every_way_out_of_a_loop_leads_on_to_the_same_keys(
                 else:
                     await async_loop()
             except ValueError as exc:
-                assert exc.__traceback__ is not None  # which keeps the loop's frame alive
+                caught.append(exc)  # and with it the frame of the loop
                 agent.look(300)
         agent.look(200)
         return "done"
@@ -251,15 +253,13 @@ def test_every_way_out_of_a_loop_leads_on_to_the_same_keys(
     def start() -> str:
         return outlast.run(flow, run_id="r", store=url, settings=PATIENT)
 
-    result, deaths = run_through_deaths(start, url, first=2)
+    result, _ = run_through_deaths(start, url, first=2)
     assert result == "done"
     last = [k for k in kinds(url) if k.startswith("step.completed")][-1]
     assert last == f"step.completed look#{4 if how == 'exception' else 2}"
     turns = {"break": 1, "return": 1, "exception": 1, "exhausted": 2, "continue": 2}[how]
     saved = [k for k in kinds(url) if k.startswith("turn.saved")]
-    second = 2 if how == "exception" else 1
-    assert len(set(saved)) == 2
-    assert len(saved) == 2 * turns, (saved, second)
+    assert len(saved) == 2 * turns
 
 
 def test_turns_of_none_run_nothing(url: str, agent: Agent) -> None:
@@ -355,16 +355,23 @@ def test_a_field_that_was_not_declared_is_refused(url: str) -> None:
     assert "caht" in str(cause)
 
 
-def test_a_task_that_outlives_its_turn_is_refused(url: str, agent: Agent) -> None:
+@pytest.mark.parametrize("colour", ["async for", "for"])
+def test_a_task_that_outlives_its_turn_is_refused(colour: str, url: str, agent: Agent) -> None:
     async def forever() -> None:
         await agent.act(1)
         await asyncio.Event().wait()
 
+    async def turn() -> None:
+        task = asyncio.create_task(forever())
+        await agent.act(2)
+        assert not task.done()
+
     async def flow() -> None:
+        if colour == "for":
+            for _ in outlast.turns(n=0, max=2):
+                await turn()
         async for _ in outlast.turns(n=0, max=2):
-            task = asyncio.create_task(forever())
-            await agent.act(2)
-            assert not task.done()
+            await turn()
 
     cause = _fails(flow, url)
     assert "turn 0 still runs at its end" in str(cause)

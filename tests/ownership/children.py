@@ -137,4 +137,3 @@ class SimulatedWorld(SteppingWorld):
         self.pauses.append(seconds)
         self.ran += seconds
         self.on_pause()
-

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.ownership.gated import Gated, gated_run
 
 

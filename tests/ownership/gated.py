@@ -5,9 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.ownership.children import Child, children, kinds, lines, until
-
 import outlast
+from tests.ownership.children import Child, children, kinds, lines, until
 
 PROGRAM = Path(__file__).parent / "programs" / "gated.py"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.ownership.children import until
-from tests.ownership.gated import Gated
 
 import outlast
 from outlast.engine.run import Run, active_runs
 from outlast.world import World
+from tests.ownership.children import until
+from tests.ownership.gated import Gated
 
 LEASE = 0.6
 

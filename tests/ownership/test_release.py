@@ -5,11 +5,13 @@ import signal
 import threading
 
 import pytest
-from tests.ownership.children import events, until
-from tests.ownership.gated import Gated
 
 import outlast
 from outlast.events import StepInterrupted
+from outlast.leases import Claim, Claimed, Refused
+from outlast.store.base import Tx
+from tests.ownership.children import events, until
+from tests.ownership.gated import Gated
 
 COLOURS = ["async", "plain"]
 
@@ -52,9 +54,7 @@ def test_sigterm_lets_the_open_step_end_and_records_it(gated: Gated, colour: str
 
 @pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize("body", ["polls", "sleeps"])
-def test_sigterm_ends_a_step_that_outlasts_the_grace(
-    gated: Gated, colour: str, body: str
-) -> None:
+def test_sigterm_ends_a_step_that_outlasts_the_grace(gated: Gated, colour: str, body: str) -> None:
     # A body in one long sleep must be interrupted there: no byte code runs in it meanwhile.
     sleep = {"sleep": 3600.0} if body == "sleeps" else {}
     child = gated.start_in_body(colour=colour, grace=0.3, **sleep)
@@ -133,6 +133,42 @@ def test_a_cancelled_execute_releases_the_run(url: str) -> None:
         assert (view.status, view.reason) == ("queued", "released: cancelled")
         assert cut == [True]
         assert cleaned == [], "an unwinding workflow runs no further step"
+        assert await outlast.execute(work, run_id="r", store=url) == "done"
+
+    asyncio.run(main())
+
+
+def test_an_execute_that_is_cancelled_while_it_claims_releases_the_run(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A commit cannot be withdrawn: the claim is in the store when the cancellation is noticed.
+    executed: list[int] = []
+
+    @outlast.step
+    async def act() -> str:
+        executed.append(1)
+        return "done"
+
+    @outlast.workflow
+    async def work() -> str:
+        return await act()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        apply = Claim.apply
+
+        def cancelling(self: Claim, tx: Tx) -> Claimed | Refused:
+            loop.call_soon_threadsafe(task.cancel)
+            return apply(self, tx)
+
+        monkeypatch.setattr(Claim, "apply", cancelling)
+        task = asyncio.create_task(outlast.execute(work, run_id="r", store=url))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        monkeypatch.setattr(Claim, "apply", apply)
+        client = outlast.Client(url)
+        assert executed == []
+        assert (client.run("r").status, client._row("r").owner) == ("queued", None)
         assert await outlast.execute(work, run_id="r", store=url) == "done"
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Who may take a run: the dead are replaced at once, the living never, the unseen by their lease."""
+"""Who may take a run: the dead are replaced at once, the living never, the unseen by lease."""
 
 import signal
 import threading
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from tests.ownership.children import events, until
-from tests.ownership.gated import Gated
 
 import outlast
 from outlast.events import RunClaimed
+from tests.ownership.children import events, until
+from tests.ownership.gated import Gated
 
 COLOURS: list[Literal["async", "plain"]] = ["async", "plain"]
 
@@ -24,7 +24,9 @@ def test_a_dead_owner_on_this_host_is_replaced_at_once(gated: Gated, colour: str
     assert said["result"][0] == "one"  # type: ignore[index]
     assert gated.executed == ["first", "middle", "middle", "last"]
     claims = events(gated.client.journal("r"), "run.claimed")
-    assert [(c.crash, c.previous and c.previous.pid) for c in claims if isinstance(c, RunClaimed)] == [
+    assert [
+        (c.crash, c.previous and c.previous.pid) for c in claims if isinstance(c, RunClaimed)
+    ] == [
         (False, None),
         (True, first.pid),
     ]

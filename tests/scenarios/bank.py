@@ -1,4 +1,5 @@
-"""A small real bank on 127.0.0.1: it books on the first sight of a key, then drops the connection."""
+"""A small real bank on 127.0.0.1: it books on the first sight of a key, then drops the
+connection."""
 
 import json
 import socket

@@ -40,5 +40,5 @@ def watch_commits(stage: Stage) -> None:
             stage.reach(f"committed-{latest}")
         return results
 
-    SqliteTx.run = run_watched  # type: ignore[method-assign]
-    SqliteDatabase.transact = transact_watched  # type: ignore[method-assign]
+    SqliteTx.run = run_watched  # type: ignore[method-assign, assignment]
+    SqliteDatabase.transact = transact_watched  # type: ignore[method-assign, assignment]

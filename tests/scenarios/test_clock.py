@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.ownership.children import SimulatedWorld, SteppingWorld, until
-from tests.ownership.gated import gated_run
 
 import outlast
 from outlast.store.open import open_store
 from outlast.world import World
+from tests.ownership.children import SimulatedWorld, SteppingWorld, until
+from tests.ownership.gated import gated_run
 
 HOUR = 3600.0
 STEPS: list[float | str] = [-HOUR, HOUR, "1970"]

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.ownership.children import children, lines, until
-from tests.ownership.gated import Gated, gated_run
 
 import outlast
 from outlast.world import World
+from tests.ownership.children import children, lines, until
+from tests.ownership.gated import Gated, gated_run
 
 RECOVERING = Path(__file__).parent / "programs" / "recovering.py"
 

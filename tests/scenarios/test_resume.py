@@ -4,6 +4,7 @@ that kill every process that takes them up, and steps that were run again."""
 import json
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.check_runs()
 
 
 # ---- a step's result and the state that it leads to

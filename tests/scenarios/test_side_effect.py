@@ -14,8 +14,10 @@ CUTS = ("timeout", "kill", "drop")
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.check_runs()
 
 
 @pytest.fixture

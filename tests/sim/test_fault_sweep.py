@@ -63,6 +63,24 @@ def test_whichever_write_fails_an_agent_comes_to_the_undisturbed_result(
 
 
 @COLOURS
+def test_a_store_that_fails_at_each_takeover_makes_no_crash_loop(
+    folder: Path, asynchronous: bool
+) -> None:
+    job = Job("one_step", str(folder), "read", asynchronous)
+    FaultyDatabase.fault = Fault("refused from then on", at=2)  # leaves an open attempt
+    with pytest.raises(outlast.StoreError):
+        run_one_step(job)
+    for _ in range(2 * outlast.Settings().max_crashes):
+        FaultyDatabase.fault = Fault("refused from then on", at=1)  # after the claim
+        with pytest.raises(outlast.StoreError):
+            run_one_step(job)
+    FaultyDatabase.fault = None
+
+    assert run_one_step(job) == one_step.RESULT
+    check_all(job.url, "run", job.effects)
+
+
+@COLOURS
 @WAYS
 def test_whichever_write_fails_a_step_in_doubt_is_held_and_not_repeated(
     folder: Path, how: How, asynchronous: bool

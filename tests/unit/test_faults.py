@@ -85,7 +85,6 @@ def test_what_is_no_status_is_not_taken_for_one(code: object, found: int | None)
         (REFUSED, "transient"),
         (LOOK_UP, "transient"),
         (TimeoutError(), "transient"),
-        (asyncio.TimeoutError(), "transient"),
         (outlast.StepTimeout("too slow"), "transient"),
         (ValueError("a bug"), "terminal"),
         (FileNotFoundError(2, "no such file"), "terminal"),

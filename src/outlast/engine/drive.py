@@ -3,7 +3,8 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from typing import TypeVar, cast
 
 from outlast.engine.flow import (
@@ -176,9 +177,9 @@ def _drain(run: Run) -> None:
         return  # what is open ends in this very loop, so waiting here would never end
     wake = threading.Event()
     with run.watch(wake.set, idle=True):
-        while run.open:
+        while run.open and (left := run.patience()):
             wake.clear()
-            run.world.pause(run.settings.max_sleep, wake)
+            run.world.pause(min(left, run.settings.max_sleep), wake)
 
 
 def _in_loop() -> bool:
@@ -195,13 +196,15 @@ def _in_loop() -> bool:
 async def _perform_async(request: Request, run: Run) -> Reply:
     match request:
         case Write():
-            return await _write(request, run)
+            with _arriving(run):
+                return await _write(request, run)
         case Body():
             if request.alone and run.bodies:
                 await asyncio.to_thread(_await_bodies, run)
             return await _await_body(request)
         case Deliver():
-            await _in_order(run, request.order, request.shielded)
+            with _arriving(run):
+                await _in_order(run, request.order, request.shielded)
             return None
         case Sleep():
             await _sleep_async(request.due, run)
@@ -214,6 +217,15 @@ async def _perform_async(request: Request, run: Run) -> Reply:
             with run.sequencer.expect(request.order):
                 await _until_stopped(run)
             raise StopRun(run.stop)
+
+
+@contextmanager
+def _arriving(run: Run) -> Iterator[None]:
+    run.arriving += 1
+    try:
+        yield
+    finally:
+        run.arriving -= 1
 
 
 async def _write(request: Write, run: Run) -> Reply:
@@ -315,10 +327,12 @@ async def _sleep_async(due: float, run: Run) -> None:
 
 async def _stop_if_idle(run: Run) -> None:
     """With `wait=False`: leave, once nothing but timers is left to wait for."""
-    await _drain_async(run)
-    for _ in range(PASSES):
-        await asyncio.sleep(0)
-    if not run.open and run.dues:
+    quiet = 0
+    while quiet < PASSES:
+        await _drain_async(run)
+        await asyncio.sleep(0.001 if run.arriving else 0)
+        quiet = 0 if run.open or run.arriving else quiet + 1
+    if run.dues:
         run.request_stop(Asleep(min(run.dues.values())))
     run.check()
 
@@ -343,8 +357,8 @@ async def _pause(run: Run, seconds: float | None, *, idle: bool = False) -> None
 
 
 async def _drain_async(run: Run) -> None:
-    while run.open:
-        await _pause(run, run.settings.max_sleep, idle=True)
+    while run.open and (left := run.patience()):
+        await _pause(run, min(left, run.settings.max_sleep), idle=True)
 
 
 async def _until_stopped(run: Run) -> None:

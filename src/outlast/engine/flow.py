@@ -98,7 +98,8 @@ class Forever:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Wait until no attempt is open in the run. No reply."""
+    """Wait until no attempt is open in the run; once it must stop, for the grace period at most. No
+    reply."""
 
 
 Request = Write | Body | Sleep | Deliver | Forever | Drain
@@ -370,7 +371,7 @@ def _note(run: Run, call: Call, event: Event, *before: Event) -> Flow:
 def wait_until(run: Run, key: str, due: float, longest: float) -> Flow:
     """Sleep, shown to the outside as `waiting` if nothing else goes on in the run.
 
-    A wall clock that was set back since `due` was recorded does not prolong the wait beyond `longest`.
+    Even if the wall clock was set back since `due` was recorded, the wait is not above `longest`.
     """
     due = min(due, run.world.wall() + longest)
     if run.dues.get(key) != due:  # a wait from an earlier life of the run

@@ -164,7 +164,7 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
         case events.StepReconciled() if past.settled is not None:
             past.settled, past.doubt = None, event.why  # a settled value that did not fit
         case events.StepSettled():
-            past.settled, past.open, past.abandoned = event, False, False
+            past.settled, past.abandoned = event, False
             past.doubt = past.error = None
         case _:
             pass  # kinds that explain, such as policy.decided or step.late, decide nothing here

@@ -30,7 +30,13 @@ from outlast.engine.flow import (
 from outlast.engine.history import History, build
 from outlast.engine.order import PASSES
 from outlast.engine.run import Run
-from outlast.engine.scope import SCOPE, Scope, install_task_factory
+from outlast.engine.scope import (
+    ATTEMPT,
+    SCOPE,
+    Scope,
+    create_unscoped_task,
+    install_task_factory,
+)
 from outlast.engine.spec import Settings, WorkflowSpec, return_hint
 from outlast.engine.stop import Asleep, Broken, Hold, Release
 from outlast.errors import NotStorable, StopRun, Unreadable
@@ -87,7 +93,7 @@ def prepare(
     if trouble:
         run.request_stop(unreadable(run, trouble))
         return run
-    interrupted = _interruptions(history, crash=got.previous is not None)
+    interrupted = _interruptions(history, crash=got.crash)
     if interrupted:
         yield Commit(run.owner_write(interrupted, "record"))
     if history.claims_without_progress >= settings.max_crashes:
@@ -164,7 +170,7 @@ def execute_sync(run: Run, spec: WorkflowSpec) -> Conclusion:
     """
     ended: Returned | Raised = Returned(None)
     context = contextvars.copy_context()
-    context.run(SCOPE.set, Scope(run))
+    context.run(_enter, run)
     try:
         if run.stop is None:
             args, kwargs = arguments(run, spec)
@@ -188,7 +194,7 @@ async def execute_async(run: Run, spec: WorkflowSpec) -> Conclusion:
     """
     sequence(run)
     install_task_factory(asyncio.get_running_loop())
-    root = asyncio.create_task(_root(run, spec), name=f"outlast {run.run_id}")
+    root = create_unscoped_task(_root(run, spec), name=f"outlast {run.run_id}")
     try:
         with run.watch(_cancel_later(run, root)):
             await asyncio.wait({root})
@@ -207,8 +213,23 @@ async def execute_async(run: Run, spec: WorkflowSpec) -> Conclusion:
     return await _conclude_async(run, spec, ended)
 
 
-async def _root(run: Run, spec: WorkflowSpec) -> Returned | Raised:
+async def release(run: Run, why: str) -> None:
+    """Give up a run that was claimed and not begun."""
+    run.request_stop(Release(why))
+    event, becomes = events.RunReleased(why), Becomes("queued", f"released: {why}")
+    item = run.owner_write((Entry(event),), "record", becomes, release=True)
+    await run.store.awrite(item, durable=True)
+
+
+def _enter(run: Run) -> None:
+    """From here on this context is workflow code of the run, even if a step of another one began
+    it: its calls are recorded."""
     SCOPE.set(Scope(run))
+    ATTEMPT.set(None)
+
+
+async def _root(run: Run, spec: WorkflowSpec) -> Returned | Raised:
+    _enter(run)
     try:
         if run.stop is not None:
             return Returned(None)

@@ -1,5 +1,6 @@
 """A run as the process that executes it sees it."""
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -67,10 +68,12 @@ class Run:
         self.wait = wait
         self.gate = gate
         self.stop: Stop | None = None
+        self._stopped_at = 0.0  # by the boot clock
         self.ended = False  # the workflow function has; tasks that it left behind may be alive
         self.replayed = history.finished()
         self.open: dict[str, AttemptInfo] = {}
         self.dues: dict[str, float] = {}
+        self.arriving = 0  # outcomes on their way to the journal, or from it to the workflow
         self.tasks: weakref.WeakKeyDictionary[asyncio.Future[object], str] = (
             weakref.WeakKeyDictionary()
         )
@@ -96,11 +99,20 @@ class Run:
         """Let nothing more begin in this run. The first reason counts, unless a later one says that
         nothing can be written about it."""
         with self._lock:
+            if self.stop is None:
+                self._stopped_at = self.world.boot()
             if self.stop is None or (
                 isinstance(stop, Unwritable) and not isinstance(self.stop, Unwritable)
             ):
                 self.stop = stop
         self._notify()
+
+    def patience(self) -> float:
+        """Seconds that open attempts still have to end by themselves: any number as long as the
+        run goes on, then the rest of the grace period."""
+        if self.stop is None:
+            return float("inf")
+        return max(0.0, self._stopped_at + self.settings.grace - self.world.boot())
 
     def opened(self, attempt: AttemptInfo) -> None:
         self.open[attempt.key] = attempt
@@ -136,7 +148,7 @@ class Run:
 
     def _notify(self) -> None:
         with self._lock:
-            watchers = [*self._watchers, *self._idle_watchers]
+            watchers = [*(self._watchers if self.stop is not None else ()), *self._idle_watchers]
         for wake in watchers:
             wake()
 
@@ -198,3 +210,6 @@ def active(run: Run) -> Iterator[None]:
 def active_runs() -> frozenset[Run]:
     """The runs that this process executes now."""
     return frozenset(_active)
+
+
+os.register_at_fork(after_in_child=_active.clear)  # the child executes none of them

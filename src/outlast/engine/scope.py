@@ -7,12 +7,18 @@ it is *made*; both happen in program order within one task.
 
 import asyncio
 import contextvars
+import sys
 from collections.abc import Callable, Coroutine, Generator
 from itertools import count
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar
+
+from outlast.errors import UsageError
 
 if TYPE_CHECKING:
     from outlast.engine.run import AttemptInfo, Run
+
+T = TypeVar("T")
 
 SCOPE: contextvars.ContextVar["Scope | None"] = contextvars.ContextVar(
     "outlast_scope", default=None
@@ -85,6 +91,43 @@ class Scope:
                 return
 
 
+def create_unscoped_task(
+    coro: Coroutine[object, object, T], name: str | None = None
+) -> "asyncio.Task[T]":
+    """A task of the library's own: it takes no number in a run whose code this may be."""
+    context = contextvars.copy_context()
+    context.run(SCOPE.set, None)
+    return asyncio.create_task(coro, name=name, context=context)
+
+
+def _refuse_any_order(
+    coro: Coroutine[object, object, object] | Generator[object, object, object],
+) -> None:
+    """`asyncio.as_completed` makes tasks of coroutines in the order of a set, which is another one
+    in every process, so that no replay could tell them apart. Calls of steps have their position
+    already.
+
+    Raises:
+        UsageError: it is about to do so.
+    """
+    if getattr(coro, "__qualname__", "") in ("drive_async", "_wrap_awaitable"):
+        return
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(4):  # create_task, ensure_future and a comprehension stand in between
+        if frame is None:
+            return
+        code = frame.f_code
+        if code.co_filename == asyncio.tasks.__file__ and code.co_qualname.startswith(
+            ("as_completed", "_AsCompletedIterator")
+        ):
+            coro.close()
+            raise UsageError(
+                "asyncio.as_completed starts coroutines in any order; give it tasks instead: "
+                "asyncio.as_completed([asyncio.create_task(c) for c in ...])"
+            )
+        frame = frame.f_back
+
+
 _Factory = Callable[..., "asyncio.Future[object]"]
 
 
@@ -115,6 +158,7 @@ class _ScopingFactory:
         scope = here.get(SCOPE)
         if scope is None or here.get(ATTEMPT) is not None:
             return self._make(loop, coro, context, options)
+        _refuse_any_order(coro)
         child = scope.child()
         here.run(SCOPE.set, child)
         task = self._make(loop, coro, here, options)

@@ -55,6 +55,7 @@ class Turns(Generic[S]):
     def __next__(self) -> S:
         if self._loop is None:
             raise UsageError("iterate over outlast.turns(...) with `for` or `async for`")
+        self._refuse_outliving()
         if drive_sync(self._advance(), self._run):
             return self._record
         raise StopIteration
@@ -68,6 +69,7 @@ class Turns(Generic[S]):
             raise UsageError("iterate over outlast.turns(...) with `for` or `async for`")
         if self._turn >= 0:
             await self._tasks_ended()
+        self._refuse_outliving()
         if await drive_async(self._advance(), self._run):
             return self._record
         raise StopAsyncIteration
@@ -153,13 +155,21 @@ class Turns(Generic[S]):
         put(self._record, name, codec.decode(data, hints=(self._hints.get(name),)))
 
     async def _tasks_ended(self) -> None:
-        """A task that lives on into the next turn could not be brought back on resume."""
-        prefix = self._scope.prefix
+        """Let tasks end that are about to."""
         for _ in range(PASSES):
-            alive = [t for t, p in self._run.tasks.items() if p.startswith(prefix) and not t.done()]
-            if not alive or self._run.stop is not None:
+            if not self._alive() or self._run.stop is not None:
                 return
             await asyncio.sleep(0)
+
+    def _alive(self) -> bool:
+        prefix = self._scope.prefix
+        tasks = list(self._run.tasks.items())
+        return any(p.startswith(prefix) and not t.done() for t, p in tasks)
+
+    def _refuse_outliving(self) -> None:
+        """A task that lives on into the next turn could not be brought back on resume."""
+        if self._turn < 0 or self._run.stop is not None or not self._alive():
+            return
         raise UsageError(
             f"run {self._run.run_id}: a task started in turn {self._turn} still runs at its end; "
             "await it within the turn (a resumed run could not bring it back)"

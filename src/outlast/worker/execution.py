@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -17,11 +17,13 @@ from outlast.engine.lifecycle import (
     prepare,
     prepare_async,
     prepare_sync,
+    release,
 )
 from outlast.engine.run import Run, active
+from outlast.engine.scope import create_unscoped_task
 from outlast.engine.spec import Settings, WorkflowSpec
 from outlast.engine.stop import Release
-from outlast.errors import RunOwned, RunReleased, UsageError
+from outlast.errors import OutlastError, RunOwned, RunReleased, UsageError
 from outlast.leases import Claim, Create, NewRun, Refused, lease_from
 from outlast.records import Identity, Source
 from outlast.worker.outcome import result_of_conclusion, result_of_row
@@ -88,7 +90,7 @@ async def execute_plain(plan: Plan, opened: OpenStore) -> object:
     end, nothing else begins, and the run is released; that is waited for, within the grace period.
     """
     caller = _Caller()
-    work = asyncio.ensure_future(asyncio.to_thread(run_plain, plan, opened, caller))
+    work = create_unscoped_task(asyncio.to_thread(run_plain, plan, opened, caller))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -125,7 +127,8 @@ async def execute_plan(plan: Plan, opened: OpenStore) -> object:
     while True:
         with opened.heart.claiming() as owner:
             claim = _claim(plan, opened, owner)
-            got = await prepare_async(prepare(store, claim, plan.settings, plan.wait), store)
+            preparation = prepare(store, claim, plan.settings, plan.wait)
+            got = await _to_its_end(prepare_async(preparation, store))
             if isinstance(got, Run):
                 with active(got), opened.heart.keep(got):
                     conclusion = await execute_async(got, plan.spec)
@@ -133,6 +136,22 @@ async def execute_plan(plan: Plan, opened: OpenStore) -> object:
         if not _may_wait(got, plan):
             return result_of_row(store, got.row, plan.spec)
         await asyncio.sleep(next(pauses))
+
+
+async def _to_its_end(preparation: Coroutine[object, object, Run | Refused]) -> Run | Refused:
+    """A claim cannot be withdrawn: if the caller is cancelled meanwhile, the run is released."""
+    task = create_unscoped_task(preparation)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError as cancelled:
+        await asyncio.wait({task})
+        got = None if task.cancelled() or task.exception() else task.result()
+        if isinstance(got, Run):
+            try:
+                await release(got, "cancelled")
+            except OutlastError as problem:
+                cancelled.add_note(f"run {got.run_id} could not be released: {problem}")
+        raise
 
 
 def _may_wait(refused: Refused, plan: Plan) -> bool:

@@ -1,5 +1,6 @@
 """SIGTERM: let open attempts end, give the run back, then go."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -25,11 +26,15 @@ def release_on_sigterm() -> Iterator[None]:
         yield
         return
     main_thread = threading.get_ident()
+    process = os.getpid()
     asked = False
     timer: threading.Timer | None = None
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal asked, timer
+        if os.getpid() != process:  # a forked child: it has no run, so it just ends
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
         if asked:
             raise SystemExit(EXIT_CODE)
         asked = True

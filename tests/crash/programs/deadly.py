@@ -5,6 +5,7 @@ import os
 import time
 from pathlib import Path
 
+import outlast
 from outlast import step, workflow
 from tests.checkers import record_effect
 from tests.crash.points import die
@@ -20,6 +21,8 @@ def main(job: Job) -> None:
     _job = job
     if job.flavour == "outside steps":
         live(job, outside_steps)
+    elif job.flavour == "asleep":
+        live(job, asleep)
     else:
         live(job, asynchronous if job.asynchronous else plain)
 
@@ -74,4 +77,10 @@ def outside_steps() -> str:
     """Dies in the workflow's own code."""
     if _mood() == "sigkill":
         die()
+    return RESULT
+
+
+@workflow
+def asleep() -> str:
+    outlast.sleep(3600).result()
     return RESULT

@@ -1,63 +1,50 @@
 """Makes a new file a store and dies on the way, where the job's flavour says. At a point that never
 comes, it runs a workflow to its end."""
 
-from collections.abc import Iterator
-
-import apsw
+from collections.abc import Callable, Iterator
+from itertools import count
+from types import ModuleType
+from typing import Any
 
 from outlast.store import migrations
 from outlast.store import open as opening
-from outlast.world import World
 from tests.crash.points import die
 from tests.crash.programs import one_step
 from tests.crash.programs.job import Job
 
+AFTER: dict[str, tuple[ModuleType, str]] = {
+    "file": (opening, "_create"),
+    "peek": (migrations, "_peek"),
+    "wal": (migrations, "_switch_to_wal"),
+    "commit": (migrations, "_apply"),
+    "committed": (opening, "migrate"),
+}
+"""Points, and the function after which each one comes. Besides, there is `statement 0`, ..."""
+
 
 def main(job: Job) -> None:
-    _arm(job.flavour)
+    for point, (module, name) in AFTER.items():
+        if job.flavour == point:
+            setattr(module, name, _deadly(getattr(module, name)))
+    migrations._statements = _counted(migrations._statements, job.flavour)  # type: ignore[assignment]
     one_step.main(Job("one_step", job.folder, "read"))
 
 
-def _arm(point: str) -> None:
-    create, peek, wal = opening._create, migrations._peek, migrations._switch_to_wal
-    statements, apply, migrate = migrations._statements, migrations._apply, opening.migrate
-    done = 0
+def _deadly(function: Callable[..., object]) -> Callable[..., Any]:
+    def call_and_die(*args: object) -> None:
+        function(*args)
+        die()
 
-    def created(path: str) -> None:
-        create(path)
-        _die_at("file")
+    return call_and_die
 
-    def peeked(path: str, world: World, timeout: float) -> int | None:
-        version = peek(path, world, timeout)
-        _die_at("peek")
-        return version
 
-    def switched(connection: apsw.Connection, path: str, world: World, timeout: float) -> None:
-        wal(connection, path, world, timeout)
-        _die_at("wal")
+def _counted(split: Callable[[str], Iterator[str]], point: str) -> Callable[[str], Iterator[str]]:
+    numbers = count()  # over all scripts
 
-    def counted(script: str) -> Iterator[str]:
-        nonlocal done
-        for statement in statements(script):
-            _die_at(f"statement {done}")
-            done += 1
+    def statements(script: str) -> Iterator[str]:
+        for statement in split(script):
+            if point == f"statement {next(numbers)}":
+                die()
             yield statement
 
-    def applied(connection: apsw.Connection, version: int) -> None:
-        apply(connection, version)
-        _die_at("commit")
-
-    def migrated(path: str, world: World, timeout: float) -> None:
-        migrate(path, world, timeout)
-        _die_at("committed")
-
-    def _die_at(here: str) -> None:
-        if here == point:
-            die()
-
-    opening._create = created
-    opening.migrate = migrated
-    migrations._peek = peeked
-    migrations._switch_to_wal = switched
-    migrations._statements = counted
-    migrations._apply = applied
+    return statements

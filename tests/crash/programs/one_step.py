@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import outlast
-from outlast import Done, NotDone, Unknown, step, workflow
+from outlast import Done, NotDone, Step, Unknown, step, workflow
+from outlast.records import Effect
 from tests.checkers import read_effects, record_effect
 from tests.crash.points import Killer
 from tests.crash.programs.job import Job, killer_of, live
@@ -12,14 +14,15 @@ from tests.crash.programs.job import Job, killer_of, live
 RESULT = {"first": "first 1", "target": "target 2", "last": "last 3 after target 2"}
 """What the workflow returns, whatever happens on the way."""
 
-OPTIONS: dict[str, dict[str, object]] = {
-    "read": {"effect": "read"},
-    "idempotent": {"effect": "idempotent"},
-    "undeclared": {},
-    "once, reconciled": {"effect": "once"},
-    "once, unknown": {"effect": "once"},
-    "once": {"effect": "once"},
+FLAVOURS: dict[str, Effect | None] = {
+    "read": "read",
+    "idempotent": "idempotent",
+    "undeclared": None,
+    "once, reconciled": "once",
+    "once, unknown": "once",
+    "once": "once",
 }
+"""The kinds of targets, and their declared effects."""
 
 
 def use(job: Job) -> None:
@@ -40,15 +43,15 @@ class Steps:
     def __init__(self, job: Job, killer: Killer) -> None:
         self._job = job
         self._killer = killer
-        self.first = self._make("first", {"effect": "read"})
-        self.last = self._make("last", {"effect": "read"})
-        self.target = self._make("target", OPTIONS[job.flavour])
+        self.first = self._make("first", "read")
+        self.last = self._make("last", "read")
+        self.target = self._make("target", FLAVOURS[job.flavour])
         if job.flavour == "once, reconciled":
             self.target.reconcile(self._look)
         elif job.flavour == "once, unknown":
             self.target.reconcile(self._shrug)
 
-    def _make(self, name: str, options: dict[str, object]) -> "Callable[..., object]":
+    def _make(self, name: str, effect: Effect | None) -> "Step[..., Any]":
         def body(*words: object) -> str:
             self._killer.reach("body", name)
             record_effect(self._job.effects)
@@ -59,7 +62,8 @@ class Steps:
             await asyncio.sleep(0)
             return body(*words)
 
-        return step(later if self._job.asynchronous else body, name=name, **options)
+        fn: Callable[..., object] = later if self._job.asynchronous else body
+        return step(fn, name=name, effect=effect)
 
     def _look(self, *words: object) -> object:
         """Reconcile by looking at the world outside."""

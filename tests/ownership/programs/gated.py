@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -107,7 +108,8 @@ def stop_before(what):
     def stopping(self, items, *, durable):
         if any(wanted(item) for item in items):
             SqliteDatabase.transact = transact
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To this very thread, which therefore does not come further than here.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return transact(self, items, durable=durable)
 
     SqliteDatabase.transact = stopping

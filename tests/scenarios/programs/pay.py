@@ -1,4 +1,4 @@
-"""Pays the same amount twice. Point: `paid`, after the bank's answer, before anything is recorded."""
+"""Pays the same amount twice. Point: `paid`, after the bank's answer and before it is recorded."""
 
 import sys
 
