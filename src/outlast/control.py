@@ -8,7 +8,16 @@ from msgspec import Raw
 
 from outlast.errors import UnknownRun, UsageError
 from outlast.events import StepInterrupted, StepSettled, StepStarted, decode
-from outlast.journal import Becomes, Entry, extend, put_status, to_event, to_run
+from outlast.journal import (
+    ACTIVE,
+    Becomes,
+    Entry,
+    extend,
+    put_owner,
+    put_status,
+    to_event,
+    to_run,
+)
 from outlast.leases import is_abandoned
 from outlast.records import FINAL, RunRow
 from outlast.store.base import Tx
@@ -69,6 +78,10 @@ class Settle:
         if isinstance(started, StepStarted):  # nobody has noted yet that its process is gone
             entries.insert(0, Entry(StepInterrupted(started.attempt, crash=True), self.step))
         extend(tx, row.run_id, row.seq, row.head, row.epoch, self.at, entries)
-        if row.status == "held" and row.reason == "in-doubt" and len(open_) == 1:
+        if row.owner is not None:
+            # Should that owner only have been stalled, it must not speak against the decision.
+            put_owner(tx, row.run_id, row.epoch + 1, None, None)
+        decided = row.status == "held" and row.reason == "in-doubt" and len(open_) == 1
+        if decided or row.status in ACTIVE:
             put_status(tx, row.run_id, Becomes("queued", "settled"))
         return to_run(tx.run("read_run", run_id=row.run_id)[0])

@@ -237,8 +237,8 @@ def _apply(step: _Step, event: events.Event, at: float) -> None:
 
 
 def _unless_once(step: _Step, status: StepStatus) -> StepStatus:
-    """An attempt that is cut off leaves doubt if it was a `once` step's. Between two attempts nothing
-    is open, so nothing can be in doubt."""
+    """An attempt that is cut off leaves doubt if it was a `once` step's. Between two attempts
+    nothing is open, so nothing can be in doubt."""
     return "in-doubt" if step.effect == "once" and not step.retrying else status
 
 

@@ -5,8 +5,9 @@ from collections.abc import Coroutine, Mapping
 
 from outlast import codec
 from outlast.engine.drive import drive_async, drive_sync
-from outlast.engine.flow import Call, run_step
+from outlast.engine.flow import run_step
 from outlast.engine.history import key_of
+from outlast.engine.requests import Call
 from outlast.engine.run import Run
 from outlast.engine.scope import Scope
 from outlast.engine.spec import StepSpec

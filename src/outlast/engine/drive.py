@@ -1,19 +1,21 @@
 """The two drivers of a flow: one for plain code, one for asyncio. They do what a flow requests."""
 
 import asyncio
-import contextvars
 import threading
 from collections.abc import Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import TypeVar, cast
 
-from outlast.engine.flow import (
+from outlast.engine.bodies import await_bodies, call_with_timeout, late_result
+from outlast.engine.order import PASSES, Sequencer
+from outlast.engine.requests import (
     Body,
     Cancelled,
     Deliver,
     Drain,
     Ended,
     Forever,
+    Late,
     Raised,
     Reply,
     Request,
@@ -22,7 +24,6 @@ from outlast.engine.flow import (
     TimedOut,
     Write,
 )
-from outlast.engine.order import PASSES, Sequencer
 from outlast.engine.run import AttemptInfo, Run
 from outlast.engine.scope import ATTEMPT
 from outlast.engine.stop import Asleep, Broken, Lost, Moved
@@ -45,8 +46,8 @@ def drive_sync(flow: Generator[Request, Reply, T], run: Run) -> T:
         reply = error = None
         try:
             reply = _perform_sync(request, run)
-        except StopRun as stop:
-            error = stop
+        except (StopRun, Exception) as problem:
+            error = problem
 
 
 async def drive_async(flow: Generator[Request, Reply, T], run: Run) -> T:
@@ -65,8 +66,8 @@ async def drive_async(flow: Generator[Request, Reply, T], run: Run) -> T:
         reply = error = None
         try:
             reply = await _perform_async(request, run)
-        except StopRun as stop:
-            error = stop
+        except (StopRun, Exception) as problem:
+            error = problem
         except asyncio.CancelledError as cancel:
             error, cancelled = Cancelled(), cancel
 
@@ -78,16 +79,16 @@ def _perform_sync(request: Request, run: Run) -> Reply:
     match request:
         case Write():
             if request.mode == "open":
-                _await_bodies(run)
+                await_bodies(run)
             try:
                 item = _item(request, run)
                 return run.store.write(item, durable=request.durable)
             except (LostRun, RunMoved, StoreError) as problem:
                 raise _stopped_by(problem, request, run) from None
         case Body():
-            if request.alone:
-                _await_bodies(run)
             return _call(request)
+        case Late():
+            return late_result(run, request.key)
         case Deliver():
             if run.sequencer is not None:
                 run.sequencer.skip(request.order)
@@ -108,7 +109,7 @@ def _perform_sync(request: Request, run: Run) -> Reply:
 def _call(request: Body) -> Ended:
     attempt = request.attempt
     if request.timeout is not None:
-        return _call_with_timeout(request, request.timeout)
+        return call_with_timeout(request, request.timeout)
     token = ATTEMPT.set(attempt)
     try:
         return Returned(request.fn(*request.args, **request.kwargs))
@@ -116,44 +117,6 @@ def _call(request: Body) -> Ended:
         return Raised(exc)
     finally:
         ATTEMPT.reset(token)
-
-
-def _call_with_timeout(request: Body, timeout: float) -> Ended:
-    """Run the body in a thread of its own, so that the wait for it ends on time. The body itself
-    cannot be stopped; until it ends, the run opens nothing more (`_await_bodies`)."""
-    ended: list[Ended | BaseException] = []
-    finished = threading.Event()
-    context = contextvars.copy_context()
-
-    def body() -> None:
-        context.run(ATTEMPT.set, request.attempt)
-        try:
-            ended.append(Returned(context.run(request.fn, *request.args, **request.kwargs)))
-        except Exception as exc:
-            ended.append(Raised(exc))
-        except BaseException as exc:  # such as SystemExit: goes where it would without a timeout
-            ended.append(exc)
-        finally:
-            finished.set()
-
-    thread = threading.Thread(target=body, name=f"outlast {request.attempt.key}", daemon=True)
-    thread.start()
-    if finished.wait(timeout):
-        if isinstance(ended[0], BaseException):
-            raise ended[0]
-        return ended[0]
-    request.attempt.run.bodies.add(thread)
-    return TimedOut(timeout)
-
-
-def _await_bodies(run: Run) -> None:
-    """Let bodies that outlived their timeout end, within the grace period; else stop the run."""
-    for body in tuple(run.bodies):
-        body.join(run.settings.grace)
-        if body.is_alive():
-            run.request_stop(run.stuck(body.name.removeprefix("outlast ")))
-            raise StopRun(run.stop)
-        run.bodies.discard(body)
 
 
 def _sleep(due: float, run: Run) -> None:
@@ -199,9 +162,9 @@ async def _perform_async(request: Request, run: Run) -> Reply:
             with _arriving(run):
                 return await _write(request, run)
         case Body():
-            if request.alone and run.bodies:
-                await asyncio.to_thread(_await_bodies, run)
             return await _await_body(request)
+        case Late():
+            return await asyncio.to_thread(late_result, run, request.key)
         case Deliver():
             with _arriving(run):
                 await _in_order(run, request.order, request.shielded)
@@ -230,7 +193,7 @@ def _arriving(run: Run) -> Iterator[None]:
 
 async def _write(request: Write, run: Run) -> Reply:
     if request.mode == "open" and run.bodies:
-        await asyncio.to_thread(_await_bodies, run)
+        await asyncio.to_thread(await_bodies, run)
     item = _item(request, run)
     try:
         visible = not request.durable and not request.deliver

@@ -50,6 +50,7 @@ class Past:
         doubt: why it is not known whether a `once` attempt took effect.
         error: what the attempt in doubt raised; None if its process ended or it was cancelled.
         settled: an operator's decision that the workflow has not seen yet.
+        late: a result that came when it could not be recorded as such; it can settle a doubt.
         abandoned: workflow code cancelled the call.
     """
 
@@ -68,6 +69,7 @@ class Past:
     doubt: str | None = None
     error: events.ErrorRecord | None = None
     settled: events.StepSettled | None = None
+    late: events.StepLate | None = None
     abandoned: bool = False
     consumed: bool = False
 
@@ -166,8 +168,10 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
         case events.StepSettled():
             past.settled, past.abandoned = event, False
             past.doubt = past.error = None
+        case events.StepLate():
+            past.late = event
         case _:
-            pass  # kinds that explain, such as policy.decided or step.late, decide nothing here
+            pass  # kinds that explain, such as policy.decided, decide nothing here
 
 
 def _close(past: Past, event: Event, seq: int) -> None:

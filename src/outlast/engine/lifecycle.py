@@ -1,8 +1,4 @@
-"""A run's life in one process: claim it, read its history, run the workflow, conclude.
-
-As in flow.py, the algorithms are generators; here they also request `Commit` and `Load`, which
-concern a run that is not ours yet.
-"""
+"""A run's life in one process, once it is ours: run the workflow, write how it ended, let go."""
 
 import asyncio
 import contextvars
@@ -12,23 +8,13 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-import msgspec
 from msgspec import Raw
 
 from outlast import codec, events
 from outlast.engine.drive import drive_async, drive_sync, sequence
-from outlast.engine.flow import (
-    Drain,
-    Raised,
-    Reply,
-    Request,
-    Returned,
-    Write,
-    crash_loop,
-    unreadable,
-)
-from outlast.engine.history import History, build
+from outlast.engine.holds import unreadable
 from outlast.engine.order import PASSES
+from outlast.engine.requests import Drain, Raised, Reply, Request, Returned, Write
 from outlast.engine.run import Run
 from outlast.engine.scope import (
     ATTEMPT,
@@ -37,115 +23,13 @@ from outlast.engine.scope import (
     create_unscoped_task,
     install_task_factory,
 )
-from outlast.engine.spec import Settings, WorkflowSpec, return_hint
+from outlast.engine.spec import WorkflowSpec, return_hint
 from outlast.engine.stop import Asleep, Broken, Hold, Release
 from outlast.errors import NotStorable, StopRun, Unreadable
 from outlast.events import Event
-from outlast.journal import Becomes, Entry, to_event
-from outlast.leases import Claim, Claimed, Refused
-from outlast.policy.gate import Gate, allow_all
-from outlast.records import StoredEvent
-from outlast.store.base import Item
-from outlast.store.writer import Store
+from outlast.journal import Becomes, Entry
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """Commit an item durably. Reply: its result."""
-
-    item: Item[object]
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Read a run's events. Reply: a list of them."""
-
-    run_id: str
-
-
-Preparation = Generator[Commit | Load, object, Run | Refused]
-
-
-def prepare(
-    store: Store, claim: Claim, settings: Settings, wait: bool, gate: Gate = allow_all
-) -> Preparation:
-    """Claim a run and read what it has done. Returns it, or why it is not to be had.
-
-    Raises:
-        UnknownRun, RunMismatch: see `leases.Claim`.
-        StoreError: the store is in trouble.
-    """
-    got = yield Commit(claim)
-    if isinstance(got, Refused):
-        return got
-    assert isinstance(got, Claimed)
-    rows: list[StoredEvent] = []
-    if not got.created:
-        rows = cast(list[StoredEvent], (yield Load(got.row.run_id)))
-    trouble = ""
-    try:
-        history = build(rows)
-    except (msgspec.DecodeError, KeyError) as problem:
-        history, trouble = History(), f"its journal cannot be read: {problem!r}"
-    run = Run(got.row, got.args, history, store, settings, wait=wait, gate=gate)
-    if trouble:
-        run.request_stop(unreadable(run, trouble))
-        return run
-    interrupted = _interruptions(history, crash=got.crash)
-    if interrupted:
-        yield Commit(run.owner_write(interrupted, "record"))
-    if history.claims_without_progress >= settings.max_crashes:
-        run.request_stop(_crash_loop(run))
-    return run
-
-
-def prepare_sync(preparation: Preparation, store: Store) -> Run | Refused:
-    """Perform a preparation in this thread."""
-    reply: object = None
-    while True:
-        try:
-            request = preparation.send(reply)
-        except StopIteration as end:
-            return cast(Run | Refused, end.value)
-        if isinstance(request, Commit):
-            reply = store.write(request.item, durable=True)
-        else:
-            reply = _load(store, request.run_id)
-
-
-async def prepare_async(preparation: Preparation, store: Store) -> Run | Refused:
-    """Perform a preparation without blocking the event loop."""
-    reply: object = None
-    while True:
-        try:
-            request = preparation.send(reply)
-        except StopIteration as end:
-            return cast(Run | Refused, end.value)
-        if isinstance(request, Commit):
-            reply = await store.awrite(request.item, durable=True)
-        else:
-            reply = await asyncio.to_thread(_load, store, request.run_id)
-
-
-def _load(store: Store, run_id: str) -> list[StoredEvent]:
-    return [to_event(row) for row in store.read("read_events", run_id=run_id)]
-
-
-def _interruptions(history: History, crash: bool) -> tuple[Entry, ...]:
-    """Attempts that an earlier owner opened and did not end."""
-    entries = []
-    for past in history.calls.values():
-        if past.open:
-            entries.append(Entry(events.StepInterrupted(past.attempts, crash), past.key))
-            past.open = False
-            past.crashes += crash
-            past.doubt = "its process ended while it ran"
-    return tuple(entries)
-
-
-# ---- running the workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,16 +276,4 @@ def _returned_early(run: Run) -> Hold:
         f"{left[0].key}",
         f"Bring back the code that the run started with, then: outlast resume {run.run_id}",
         left[0].key,
-    )
-
-
-def _crash_loop(run: Run) -> Hold:
-    for past in run.history.calls.values():
-        if past.crashes >= run.settings.max_crashes:
-            return crash_loop(run, past)
-    return Hold(
-        "crash-loop",
-        f"the process died {run.history.claims_without_progress} times in a row without a step "
-        "being completed",
-        f"Find out why the process ends, then: outlast resume {run.run_id}",
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from outlast.engine.history import History
 from outlast.engine.spec import Settings
-from outlast.engine.stop import Hold, Stop, Unwritable
+from outlast.engine.stop import Stop, Unwritable
 from outlast.errors import StopRun
 from outlast.journal import Becomes, Entry, OwnerWrite
 from outlast.leases import lease_from
@@ -21,7 +21,9 @@ from outlast.store.writer import Store
 if TYPE_CHECKING:
     import asyncio
 
+    from outlast.engine.bodies import BodyThread
     from outlast.engine.order import Sequencer
+    from outlast.engine.requests import Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,6 @@ class Run:
         self.stop: Stop | None = None
         self._stopped_at = 0.0  # by the boot clock
         self.ended = False  # the workflow function has; tasks that it left behind may be alive
-        self.replayed = history.finished()
         self.open: dict[str, AttemptInfo] = {}
         self.dues: dict[str, float] = {}
         self.arriving = 0  # outcomes on their way to the journal, or from it to the workflow
@@ -78,7 +79,8 @@ class Run:
             weakref.WeakKeyDictionary()
         )
         self.sequencer: Sequencer | None = None
-        self.bodies: set[threading.Thread] = set()
+        self.bodies: set[BodyThread] = set()
+        self.late: dict[str, Ended | BaseException | None] = {}
         self._status: Literal["running", "waiting"] = "running"
         self._lock = threading.RLock()  # a signal handler may come while this thread holds it
         self._watchers: set[Callable[[], object]] = set()
@@ -181,16 +183,6 @@ class Run:
             return None
         self._status = status
         return Becomes(status, due_at=min(self.dues.values()) if waits else None)
-
-    def stuck(self, key: str) -> Hold:
-        """The stop for a body that outlived its timeout and the grace period."""
-        return Hold(
-            "stuck",
-            f"the body of step {key} still runs after its timeout and cannot be stopped from "
-            "within its process",
-            f"End the process that executes the run, then: outlast resume {self.run_id}",
-            key,
-        )
 
 
 _active: set[Run] = set()

@@ -13,12 +13,15 @@ from msgspec import Raw, Struct
 
 from outlast import codec, events
 from outlast.engine.drive import drive_async, drive_sync
-from outlast.engine.flow import Reply, Request, Write, check_fit, hold, unreadable
+from outlast.engine.flow import check_fit
 from outlast.engine.history import TURNS, key_of
+from outlast.engine.holds import unreadable
 from outlast.engine.order import PASSES
+from outlast.engine.requests import Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.scope import Scope
 from outlast.engine.stop import Hold
+from outlast.engine.stopping import hold
 from outlast.errors import Unreadable, UsageError
 from outlast.events import TurnField
 from outlast.journal import Entry

@@ -7,21 +7,12 @@ from msgspec import Raw
 
 from outlast import codec, events
 from outlast.engine.drive import drive_async, drive_sync
-from outlast.engine.flow import (
-    Cancelled,
-    Deliver,
-    Flow,
-    Reply,
-    Request,
-    Write,
-    abandon,
-    cancelled_again,
-    check_fit,
-    wait_until,
-)
+from outlast.engine.flow import check_fit, wait_until
 from outlast.engine.history import Past, key_of
+from outlast.engine.requests import Cancelled, Deliver, Flow, Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.scope import Scope
+from outlast.engine.stopping import abandon, cancelled_again
 from outlast.journal import Entry
 
 T = TypeVar("T")

@@ -11,14 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from outlast import codec
-from outlast.engine.lifecycle import (
-    execute_async,
-    execute_sync,
-    prepare,
-    prepare_async,
-    prepare_sync,
-    release,
-)
+from outlast.engine.lifecycle import execute_async, execute_sync, release
+from outlast.engine.preparation import prepare, prepare_async, prepare_sync
 from outlast.engine.run import Run, active
 from outlast.engine.scope import create_unscoped_task
 from outlast.engine.spec import Settings, WorkflowSpec

@@ -41,6 +41,11 @@ def use_the_parents_run():
         said.put([type(problem).__name__, str(problem)])
 
 
+def sleep_for_ever():
+    said.put("asleep")
+    time.sleep(3600)
+
+
 def in_child(target):
     child = fork.Process(target=target)
     child.start()
@@ -67,8 +72,9 @@ def starts_a_program(number):
 @outlast.workflow
 def work(rounds):
     answers = [in_child(use_the_library), in_child(use_the_parents_run), forks_in_its_body()]
-    child = fork.Process(target=time.sleep, args=(3600,))
+    child = fork.Process(target=sleep_for_ever)
     child.start()
+    said.get(timeout=20)  # a signal in the middle of a fork is lost, in any Python program
     child.terminate()
     child.join()
     for number in range(rounds):

@@ -1,0 +1,85 @@
+"""Why a run is held, in words: what happened, to which step, and what lets the run go on."""
+
+from outlast.engine.history import Past
+from outlast.engine.requests import Call
+from outlast.engine.run import Run
+from outlast.engine.stop import Hold
+from outlast.policy.gate import Deny
+from outlast.records import Unknown
+
+
+def diverged(run: Run, past: Past, name: str, preview: str) -> Hold:
+    """The code calls something else than what is recorded at this position."""
+    if past.name != name:
+        said = f"the journal has {past.key}, the code now calls {name}"
+    else:
+        said = f"{past.key} was recorded with other arguments than the code passes now ({preview})"
+    return Hold(
+        "diverged",
+        f"the code does not fit the run's journal: {said}; the call was not executed",
+        f"Bring back the code that the run started with, then: outlast resume {run.run_id}",
+        past.key,
+    )
+
+
+def crash_loop(run: Run, past: Past) -> Hold:
+    """The stop for a step in whose attempts the process died too often."""
+    return Hold(
+        "crash-loop",
+        f"step {past.key} stopped with its process {past.crashes} times in a row",
+        f"Find out why it ends the process, then: outlast resume {run.run_id}",
+        past.key,
+    )
+
+
+def unreadable(run: Run, detail: str) -> Hold:
+    """The stop for stored bytes that cannot be turned back into their value."""
+    return Hold(
+        "unreadable",
+        detail,
+        "The stored bytes are kept. Bring back the code that can read them, then: "
+        f"outlast resume {run.run_id}",
+    )
+
+
+def denied(run: Run, call: Call, verdict: Deny) -> Hold:
+    """A policy gate refused an attempt."""
+    return Hold(
+        "paused",
+        f"the policy gate refused step {call.key}: {verdict.rule}",
+        f"Change the policy, then: outlast resume {run.run_id}",
+        call.key,
+    )
+
+
+def in_doubt(run: Run, call: Call, doubt: str, answer: Unknown) -> Hold:
+    """Nobody can tell whether a `once` step took effect."""
+    return Hold(
+        "in-doubt",
+        f"step {call.key} ({call.preview}) may or may not have happened: {doubt}. Idempotency key "
+        f"{call.idempotency_key}. {answer.why or 'reconcile could not tell'}",
+        f"Look outside, then: outlast settle {run.run_id} '{call.key}' --done JSON | --not-done | "
+        "--failed TEXT",
+        call.key,
+    )
+
+
+def unfit_settlement(run: Run, call: Call, problem: Exception) -> Hold:
+    """An operator's value is not of the type that the step returns."""
+    return Hold(
+        "in-doubt",
+        f"the value that step {call.key} was settled with does not fit what it returns: {problem}",
+        f"Settle it again: outlast settle {run.run_id} '{call.key}' --done JSON",
+        call.key,
+    )
+
+
+def stuck(run: Run, key: str) -> Hold:
+    """A body outlived its timeout and the grace period."""
+    return Hold(
+        "stuck",
+        f"the body of step {key} still runs after its timeout and cannot be stopped from within "
+        "its process",
+        f"End the process that executes the run, then: outlast resume {run.run_id}",
+        key,
+    )

@@ -1,0 +1,97 @@
+"""Recording how an attempt ended: as an outcome, as a failure to be retried, or as doubt."""
+
+import math
+
+from msgspec import Raw
+
+from outlast import codec, events
+from outlast.engine.history import Past
+from outlast.engine.requests import Call, Cancelled, Flow, Raised, TimedOut, Write
+from outlast.engine.run import Run
+from outlast.engine.spec import return_hint
+from outlast.errors import NotStorable, StepTimeout, StopRun
+from outlast.events import ErrorRecord, Event
+from outlast.journal import Entry
+from outlast.policy.faults import certainly_not_done, classify
+from outlast.policy.retry import next_wait
+
+
+def complete(run: Run, call: Call, past: Past, value: object, *before: Event) -> Flow:
+    """Record what the body returned."""
+    hint = return_hint(call.spec.fn)
+    try:
+        data = codec.encode(value, where=f"result of step {call.key}", hints=(hint,))
+    except NotStorable as problem:
+        # The effect is done: never a retry. The workflow may catch this error.
+        yield from fail(run, call, past, codec.encode_error(problem, "done-not-storable"), *before)
+        return None
+    outcome = events.StepCompleted(value=Raw(data), attempt=past.attempts)
+    late = events.StepLate(past.attempts, value=Raw(data))
+    yield from close(run, call, past, outcome, late, *before)
+    return None
+
+
+def fail(run: Run, call: Call, past: Past, error: ErrorRecord, *before: Event) -> Flow:
+    """Record an error that the workflow gets."""
+    outcome = events.StepFailed(attempt=past.attempts, error=error, final=True)
+    late = events.StepLate(past.attempts, error=error)
+    yield from close(run, call, past, outcome, late, *before)
+    return None
+
+
+def close(run: Run, call: Call, past: Past, outcome: Event, late: Event, *before: Event) -> Flow:
+    """Record the outcome of a call, durably, and let it count from then on."""
+    entries = tuple(Entry(event, call.key) for event in (*before, outcome))
+    run.open.pop(call.key, None)  # so that the status written with it is right
+    try:
+        order = yield Write(entries, "record", deliver=True, late=late)
+        assert isinstance(order, int)
+        past.order = order
+    except StopRun:
+        run.closed(call.key)
+        raise
+    except Cancelled:  # after the commit, before the workflow saw it
+        past.outcome, past.doubt = outcome, None
+        run.closed(call.key)
+        raise
+    run.closed(call.key)
+    past.outcome, past.doubt = outcome, None
+    return None
+
+
+def after_error(run: Run, call: Call, past: Past, ended: Raised | TimedOut) -> Flow:
+    """Record a failed attempt as doubt, as retryable or as final."""
+    if isinstance(ended, TimedOut):
+        exc: Exception = StepTimeout(f"step {call.key} took longer than {ended.seconds:g} s")
+    else:
+        exc = ended.exc
+    error = codec.encode_error(exc, classify(exc).kind)
+    if call.spec.effect == "once" and not certainly_not_done(exc, call.spec.not_done):
+        past.doubt, past.error = f"it raised {error.type}: {error.message}", error
+        yield from note(run, call, events.StepInDoubt(past.attempts, past.doubt, error))
+        return None
+    yield from retry_or_fail(run, call, past, error)
+    return None
+
+
+def retry_or_fail(run: Run, call: Call, past: Past, error: ErrorRecord, *before: Event) -> Flow:
+    """Record an attempt that certainly failed, and whether there will be another."""
+    past.failures += 1
+    wait = next_wait(call.spec.retry, error.fault, past.failures, run.world.random())
+    if wait is None:
+        yield from fail(run, call, past, error, *before)
+        return None
+    past.retry_at, past.longest = run.world.wall() + wait, math.inf
+    run.dues[call.key] = past.retry_at
+    failed = events.StepFailed(past.attempts, error, final=False, retry_at=past.retry_at)
+    yield from note(run, call, failed, *before)
+    return None
+
+
+def note(run: Run, call: Call, event: Event, *before: Event) -> Flow:
+    """Record how an attempt ended, where the call goes on."""
+    run.open.pop(call.key, None)
+    entries = tuple(Entry(e, call.key) for e in (*before, event))
+    yield Write(entries, "record", late=event)
+    run.closed(call.key)
+    return None

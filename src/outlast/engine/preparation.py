@@ -1,0 +1,139 @@
+"""Making a run ours: claim it, read what it has done, note what its last owner left open.
+
+As in flow.py, the algorithm is a generator; its requests concern a run that is not ours yet.
+"""
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import cast
+
+import msgspec
+
+from outlast import events
+from outlast.engine.history import History, build
+from outlast.engine.holds import crash_loop, unreadable
+from outlast.engine.run import Run
+from outlast.engine.spec import Settings
+from outlast.engine.stop import Broken, Hold
+from outlast.errors import StoreError
+from outlast.journal import Entry, to_event
+from outlast.leases import Claim, Claimed, Refused
+from outlast.policy.gate import Gate, allow_all
+from outlast.records import StoredEvent
+from outlast.store.base import Item
+from outlast.store.writer import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit an item durably. Reply: its result."""
+
+    item: Item[object]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Read a run's events. Reply: a list of them."""
+
+    run_id: str
+
+
+Preparation = Generator[Commit | Load, object, Run | Refused]
+
+
+def prepare(
+    store: Store, claim: Claim, settings: Settings, wait: bool, gate: Gate = allow_all
+) -> Preparation:
+    """Claim a run and read what it has done. Returns it, or why it is not to be had.
+
+    Raises:
+        UnknownRun, RunMismatch: see `leases.Claim`.
+        StoreError: the store is in trouble and nothing was claimed.
+    """
+    got = yield Commit(claim)
+    if isinstance(got, Refused):
+        return got
+    assert isinstance(got, Claimed)
+    run = Run(got.row, got.args, History(), store, settings, wait=wait, gate=gate)
+    if got.created:
+        return run
+    try:
+        rows = cast(list[StoredEvent], (yield Load(run.run_id)))
+        run.history = build(rows)
+        interrupted = _interruptions(run.history, crash=got.crash)
+        if interrupted:
+            yield Commit(run.owner_write(interrupted, "record"))
+    except StoreError as problem:
+        run.request_stop(Broken(problem))  # the run is ours already, so it is to be released
+    except (msgspec.DecodeError, KeyError) as problem:
+        run.request_stop(unreadable(run, f"its journal cannot be read: {problem!r}"))
+    if run.history.claims_without_progress >= settings.max_crashes:
+        run.request_stop(_died_too_often(run))
+    return run
+
+
+def prepare_sync(preparation: Preparation, store: Store) -> Run | Refused:
+    """Perform a preparation in this thread."""
+    reply: object = None
+    error: StoreError | None = None
+    while True:
+        try:
+            request = preparation.send(reply) if error is None else preparation.throw(error)
+        except StopIteration as end:
+            return cast(Run | Refused, end.value)
+        reply = error = None
+        try:
+            if isinstance(request, Commit):
+                reply = store.write(request.item, durable=True)
+            else:
+                reply = _load(store, request.run_id)
+        except StoreError as problem:
+            error = problem
+
+
+async def prepare_async(preparation: Preparation, store: Store) -> Run | Refused:
+    """Perform a preparation without blocking the event loop."""
+    reply: object = None
+    error: StoreError | None = None
+    while True:
+        try:
+            request = preparation.send(reply) if error is None else preparation.throw(error)
+        except StopIteration as end:
+            return cast(Run | Refused, end.value)
+        reply = error = None
+        try:
+            if isinstance(request, Commit):
+                reply = await store.awrite(request.item, durable=True)
+            else:
+                reply = await asyncio.to_thread(_load, store, request.run_id)
+        except StoreError as problem:
+            error = problem
+
+
+def _load(store: Store, run_id: str) -> list[StoredEvent]:
+    return [to_event(row) for row in store.read("read_events", run_id=run_id)]
+
+
+def _interruptions(history: History, crash: bool) -> tuple[Entry, ...]:
+    """Attempts that an earlier owner opened and did not end."""
+    entries = []
+    for past in history.calls.values():
+        if past.open:
+            entries.append(Entry(events.StepInterrupted(past.attempts, crash), past.key))
+            past.open = False
+            past.crashes += crash
+            past.doubt = "its process ended while it ran"
+    return tuple(entries)
+
+
+def _died_too_often(run: Run) -> Hold:
+    for past in run.history.calls.values():
+        if past.crashes >= run.settings.max_crashes:
+            return crash_loop(run, past)
+    return Hold(
+        "crash-loop",
+        f"the process died {run.history.claims_without_progress} times in a row without a step "
+        "being completed",
+        f"Find out why the process ends, then: outlast resume {run.run_id}",
+    )

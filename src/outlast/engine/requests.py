@@ -1,0 +1,131 @@
+"""What a flow asks of its driver, and what it gets back."""
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from outlast.engine.run import AttemptInfo
+from outlast.engine.spec import StepSpec
+from outlast.events import Event
+from outlast.journal import Becomes, Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Append entries under the run's epoch. Reply: the sequence number of the last one.
+
+    Attributes:
+        mode: see `journal.OwnerWrite`.
+        durable: wait for the disk. Otherwise the commit survives SIGKILL but not a power cut.
+        deliver: the reply is an outcome, to be given out in its order.
+        at_once: do not let other tasks run meanwhile.
+        shielded: the caller is cancelled already; further cancellations change nothing.
+        late: what to keep as evidence if the run turns out to be no longer ours.
+    """
+
+    entries: tuple[Entry, ...]
+    mode: Literal["open", "record"]
+    durable: bool = True
+    deliver: bool = False
+    at_once: bool = False
+    shielded: bool = False
+    late: Event | None = None
+    becomes: Becomes | None = None
+    release: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Call a function of the user. Reply: an `Ended`."""
+
+    fn: Callable[..., object]
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
+    attempt: AttemptInfo
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Let bodies end that outlived their timeout. Reply: how the one of step `key` has ended, if it
+    was one of them."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Wait until a time (seconds since the epoch). No reply."""
+
+    due: float
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Wait until the recorded outcome with this sequence number is to be given out. No reply.
+    `shielded` as for `Write`."""
+
+    order: int
+    shielded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forever:
+    """Wait to be cancelled, as this call was when it was recorded, with this sequence number."""
+
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Wait until no attempt is open in the run; once it must stop, for the grace period at most. No
+    reply."""
+
+
+Request = Write | Body | Late | Sleep | Deliver | Forever | Drain
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The body returned."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The body raised."""
+
+    exc: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The body did not end within so many seconds."""
+
+    seconds: float
+
+
+Ended = Returned | Raised | TimedOut
+Reply = int | Ended | None
+
+
+class Cancelled(BaseException):
+    """A driver throws this into a flow whose caller was cancelled by workflow code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a step: where it stands, and with what."""
+
+    spec: StepSpec
+    key: str
+    position: str
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
+    digest: str
+    preview: str
+    idempotency_key: str
+
+
+Flow = Generator[Request, Reply, object]

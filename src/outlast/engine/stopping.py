@@ -1,0 +1,48 @@
+"""How a call ends early: the run is held, or the workflow cancelled the call."""
+
+from collections.abc import Generator
+from typing import NoReturn
+
+from outlast import events
+from outlast.engine.history import Past
+from outlast.engine.requests import Cancelled, Deliver, Drain, Flow, Forever, Reply, Request, Write
+from outlast.engine.run import Run
+from outlast.engine.stop import Hold
+from outlast.errors import StopRun
+from outlast.journal import Entry
+
+
+def hold(run: Run, stop: Hold) -> Generator[Request, Reply, NoReturn]:
+    """Stop the run. Attempts that are open elsewhere in it come to their end first."""
+    run.request_stop(stop)
+    yield Drain()
+    raise StopRun(stop)
+
+
+def abandon(run: Run, key: str, past: Past) -> Flow:
+    """Workflow code cancelled the call. Recorded, and given out in its order like an outcome,
+    before the workflow can do anything that follows from it."""
+    run.dues.pop(key, None)
+    if run.stop is not None:
+        return None  # the run unwinds; an open attempt is recorded as interrupted at its end
+    run.open.pop(key, None)
+    event = events.StepAbandoned(attempt=past.attempts)
+    try:
+        yield Write((Entry(event, key),), "record", durable=False, deliver=True, shielded=True)
+    finally:
+        run.closed(key)
+    return None
+
+
+def cancelled_again(past: Past) -> Flow:
+    """Wait for the recorded cancellation to come again. Nothing is executed meanwhile.
+
+    Raises:
+        Cancelled: it came; the workflow learns of it in its recorded order.
+    """
+    try:
+        yield Forever(past.order)
+    except Cancelled:
+        yield Deliver(past.order, shielded=True)
+        raise
+    return None
