@@ -77,10 +77,12 @@ class Settle:
         started = decode(last.kind, last.data)
         if isinstance(started, StepStarted):  # nobody has noted yet that its process is gone
             entries.insert(0, Entry(StepInterrupted(started.attempt, crash=True), self.step))
-        extend(tx, row.run_id, row.seq, row.head, row.epoch, self.at, entries)
+        epoch = row.epoch
         if row.owner is not None:
             # Should that owner only have been stalled, it must not speak against the decision.
-            put_owner(tx, row.run_id, row.epoch + 1, None, None)
+            epoch += 1
+            put_owner(tx, row.run_id, epoch, None, None)
+        extend(tx, row.run_id, row.seq, row.head, epoch, self.at, entries)
         decided = row.status == "held" and row.reason == "in-doubt" and len(open_) == 1
         if decided or row.status in ACTIVE:
             put_status(tx, row.run_id, Becomes("queued", "settled"))

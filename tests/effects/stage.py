@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import outlast
+from outlast.engine.spec import workflow_spec
 from outlast.errors import RunStopped
+from outlast.worker.execution import Plan, run_plan
+from outlast.worker.stores import get_store
+from outlast.world import World
 from tests.checkers import check_all
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,6 +131,21 @@ class Stage:
         """One step of a run, as an operator sees it."""
         (found,) = [s for s in self.client().run(run_id).steps if s.key == key]
         return found
+
+    def when(self, kind: str, do: Callable[[], object], run_id: str = "run") -> None:
+        """Do something as soon as the journal has an event of this kind."""
+        world = World()
+        end = world.boot() + DEADLINE
+        while not (self.client().runs() and kind in self.kinds(run_id=run_id)):
+            assert world.boot() < end, f"no {kind} came"
+            world.pause(0.005)
+        do()
+
+    def resume(self, flow: object, run_id: str = "run") -> object:
+        """Go on with a held run, as `outlast resume` does."""
+        spec = workflow_spec(flow)
+        assert spec is not None
+        return run_plan(Plan(spec, run_id, resume=True), get_store(self.url))
 
     def kinds(self, key: str | None = None, run_id: str = "run") -> list[str]:
         """The kinds of a run's events, of one step or of all."""
