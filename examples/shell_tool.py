@@ -21,7 +21,7 @@ async def shell(command: str, folder: str) -> str:
 
 @outlast.step(effect="read")
 async def exists(path: str) -> bool:
-    return Path(path).exists()
+    return await asyncio.to_thread(Path(path).exists)
 
 
 @outlast.workflow

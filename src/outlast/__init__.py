@@ -3,6 +3,7 @@
 from outlast.api.ambient import (
     Current,
     LogFilter,
+    as_completed,
     current,
     idempotency_key,
     now,
@@ -87,6 +88,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "Workflow",
+    "as_completed",
     "current",
     "execute",
     "idempotency_key",

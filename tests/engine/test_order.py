@@ -83,7 +83,7 @@ async def append_order() -> object:
 
 async def as_completed() -> object:
     order = []
-    for done in asyncio.as_completed([asyncio.create_task(_two(str(n))) for n in range(4)]):
+    for done in outlast.as_completed([_two(str(n)) for n in range(4)]):
         order.append(see(await done))
         await note(list(order))
     return order

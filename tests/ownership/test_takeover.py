@@ -2,13 +2,18 @@
 
 import signal
 import threading
-from pathlib import Path
 from typing import Literal
 
+import msgspec
 import pytest
 
 import outlast
+from outlast.engine.preparation import Preparation, prepare_sync
+from outlast.engine.run import Run
 from outlast.events import RunClaimed
+from outlast.leases import Refused
+from outlast.store.writer import Store
+from outlast.world import World
 from tests.ownership.children import events, until
 from tests.ownership.gated import Gated
 
@@ -119,6 +124,40 @@ def test_threads_of_one_process_never_share_a_run(
         assert sum(isinstance(s, outlast.RunOwned) for s in said) == threads - 1
 
 
+def test_a_claim_sees_one_that_another_thread_made_after_it_was_prepared(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    @outlast.step
+    def held() -> str:
+        inside.set()
+        assert go.wait(20)
+        return "done"
+
+    @outlast.workflow
+    def work() -> str:
+        return held()
+
+    results: list[str] = []
+    first = threading.Thread(
+        target=lambda: results.append(outlast.run(work, run_id="r", store=url))
+    )
+
+    def late(preparation: Preparation, store: Store) -> Run | Refused:
+        if threading.current_thread() is threading.main_thread():
+            first.start()
+            assert inside.wait(20)
+        return prepare_sync(preparation, store)
+
+    monkeypatch.setattr("outlast.worker.execution.prepare_sync", late)
+    with pytest.raises(outlast.RunOwned):
+        outlast.run(work, run_id="r", store=url)
+    go.set()
+    first.join()
+    assert results == ["done"]
+
+
 @pytest.mark.parametrize("colour", COLOURS)
 def test_a_late_completion_is_kept_as_evidence_and_counts_for_nothing(
     gated: Gated, colour: str
@@ -176,13 +215,7 @@ def test_an_owner_on_another_host_is_left_alone_while_its_heart_beats(gated: Gat
         ("started", 1, "dead"),
     ],
 )
-def test_what_the_identity_of_an_owner_tells(
-    tmp_path: Path, field: str, value: object, verdict: str
-) -> None:
-    import msgspec
-
-    from outlast.world import World
-
+def test_what_the_identity_of_an_owner_tells(field: str, value: object, verdict: str) -> None:
     world = World()
     me = world.identity()
     assert world.liveness(me) == "alive"

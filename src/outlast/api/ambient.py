@@ -1,18 +1,22 @@
 """What code inside a run can ask for: time, chance, identity, durable waits."""
 
+import asyncio
 import hashlib
 import logging
 import random as random_module
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import cast
+from typing import TypeVar, cast
 
 from outlast.engine.scope import ATTEMPT, SCOPE, Scope
 from outlast.engine.waits import Pending, recorded_value, run_sleep
 from outlast.errors import OutsideRun, UsageError
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,15 @@ def _scope(name: str) -> Scope:
     if scope is None:
         raise OutsideRun(f"outlast.{name}() was called outside a run")
     return scope
+
+
+def as_completed(awaitables: Iterable[Awaitable[T]]) -> Iterator[Awaitable[T]]:
+    """`asyncio.as_completed` for workflow code: the tasks get their places in the given order, and
+    a replay yields them in the recorded order of completion.
+
+    Use `for pending in outlast.as_completed(calls): result = await pending`.
+    """
+    return asyncio.as_completed([asyncio.ensure_future(awaitable) for awaitable in awaitables])
 
 
 class LogFilter(logging.Filter):

@@ -10,9 +10,9 @@ from outlast.engine.holds import in_doubt, unfit_settlement
 from outlast.engine.outcomes import close, complete, fail, retry_or_fail
 from outlast.engine.requests import Body, Call, Flow, Late, Raised, Reply, Request, Returned, Write
 from outlast.engine.run import AttemptInfo, Run
-from outlast.engine.spec import return_hint
+from outlast.engine.spec import has_unresolved_hints, return_hint
 from outlast.engine.stopping import hold
-from outlast.errors import InDoubt, NotDone, NotStorable
+from outlast.errors import InDoubt, NotDone, NotStorable, UsageError
 from outlast.events import ErrorRecord, Event
 from outlast.journal import Entry
 from outlast.policy.faults import certainly_not_done, classify
@@ -126,6 +126,8 @@ def apply_settlement(run: Run, call: Call, past: Past) -> Flow:
         yield from fail(run, call, past, error)
         return None
     try:
+        if has_unresolved_hints(call.spec.fn):
+            raise UsageError("the step's annotations cannot be resolved; import what they name")
         value = codec.from_plain(bytes(settled.value), return_hint(call.spec.fn))
     except Exception as problem:
         said = events.StepReconciled("unknown", f"the settled value does not fit: {problem}")

@@ -122,8 +122,7 @@ def _refuse_any_order(
         ):
             coro.close()
             raise UsageError(
-                "asyncio.as_completed starts coroutines in any order; give it tasks instead: "
-                "asyncio.as_completed([asyncio.create_task(c) for c in ...])"
+                "asyncio.as_completed starts coroutines in any order; use outlast.as_completed"
             )
         frame = frame.f_back
 

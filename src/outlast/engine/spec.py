@@ -84,6 +84,12 @@ def hints_of(of: Hashable) -> dict[str, object]:
         return {}
 
 
+def has_unresolved_hints(of: Callable[..., object]) -> bool:
+    """Whether a function has annotations that could not be resolved."""
+    of = inspect.unwrap(of)
+    return bool(getattr(of, "__annotations__", None)) and not hints_of(of)
+
+
 def return_hint(fn: Callable[..., object]) -> object:
     """The annotation of what a function returns, `Any` if there is none."""
     return hints_of(inspect.unwrap(fn)).get("return", typing.Any)

@@ -14,6 +14,19 @@ EXIT_CODE = 128 + signal.SIGTERM
 """What a shell reports for a process that SIGTERM ended."""
 
 
+_installed = False
+
+
+def _after_fork() -> None:
+    """A forked child has no run to release. A handler in Python would only run once the child's
+    main thread comes back from what it waits for, so the system's own way is put back."""
+    if _installed:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 @contextmanager
 def release_on_sigterm() -> Iterator[None]:
     """While the block runs, SIGTERM releases this process's runs instead of killing it.
@@ -26,15 +39,11 @@ def release_on_sigterm() -> Iterator[None]:
         yield
         return
     main_thread = threading.get_ident()
-    process = os.getpid()
     asked = False
     timer: threading.Timer | None = None
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal asked, timer
-        if os.getpid() != process:  # a forked child: it has no run, so it just ends
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
         if asked:
             raise SystemExit(EXIT_CODE)
         asked = True
@@ -49,10 +58,13 @@ def release_on_sigterm() -> Iterator[None]:
         for run in runs:
             run.request_stop(Release("SIGTERM"))
 
+    global _installed
     signal.signal(signal.SIGTERM, handle)
+    _installed = True
     try:
         yield
     finally:
+        _installed = False
         signal.signal(signal.SIGTERM, signal.SIG_IGN if asked else signal.SIG_DFL)
         if timer is not None:
             timer.cancel()
