@@ -212,7 +212,7 @@ def test_as_completed_over_coroutines_is_refused_since_it_starts_them_in_any_ord
     for number, loop in enumerate((None, uvloop.new_event_loop)):
         with asyncio.Runner(loop_factory=loop) as runner:
             run = outlast.execute(flow, run_id=str(number), store=url)
-            with pytest.raises(outlast.RunFailed, match="use outlast.as_completed"):
+            with pytest.raises(outlast.RunFailed, match=r"use outlast\.as_completed"):
                 runner.run(run)
 
 

@@ -15,7 +15,6 @@ from outlast.engine.scope import ATTEMPT, SCOPE, Scope
 from outlast.engine.waits import Pending, recorded_value, run_sleep
 from outlast.errors import OutsideRun, UsageError
 
-
 T = TypeVar("T")
 
 
