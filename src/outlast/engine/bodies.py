@@ -9,8 +9,9 @@ import threading
 from msgspec import Raw
 
 from outlast import codec, events
+from outlast.engine.ended import Ended, Raised, Returned, TimedOut
 from outlast.engine.holds import stuck
-from outlast.engine.requests import Body, Ended, Raised, Returned, TimedOut
+from outlast.engine.requests import Body
 from outlast.engine.run import Run
 from outlast.engine.scope import ATTEMPT
 from outlast.engine.spec import return_hint
@@ -23,15 +24,12 @@ class BodyThread(threading.Thread):
 
     def __init__(self, request: Body) -> None:
         super().__init__(name=f"outlast {request.attempt.key}", daemon=True)
+        self.key = request.attempt.key
         self.ended: Ended | BaseException | None = None
         self._request = request
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
         self._overdue = False
-
-    @property
-    def key(self) -> str:
-        return self._request.attempt.key
 
     def run(self) -> None:
         request, context = self._request, self._context

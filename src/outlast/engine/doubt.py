@@ -5,10 +5,11 @@ from collections.abc import Generator
 from msgspec import Raw
 
 from outlast import codec, events
+from outlast.engine.ended import Raised, Returned
 from outlast.engine.history import Past
 from outlast.engine.holds import in_doubt, unfit_settlement
 from outlast.engine.outcomes import close, complete, fail, retry_or_fail
-from outlast.engine.requests import Body, Call, Flow, Late, Raised, Reply, Request, Returned, Write
+from outlast.engine.requests import Body, Call, Flow, Late, Reply, Request, Write
 from outlast.engine.run import AttemptInfo, Run
 from outlast.engine.spec import has_unresolved_hints, return_hint
 from outlast.engine.stopping import hold

@@ -7,21 +7,18 @@ from contextlib import contextmanager
 from typing import TypeVar, cast
 
 from outlast.engine.bodies import await_bodies, call_with_timeout, late_result
+from outlast.engine.ended import Ended, Raised, Returned, TimedOut
 from outlast.engine.order import PASSES, Sequencer
 from outlast.engine.requests import (
     Body,
     Cancelled,
     Deliver,
     Drain,
-    Ended,
     Forever,
     Late,
-    Raised,
     Reply,
     Request,
-    Returned,
     Sleep,
-    TimedOut,
     Write,
 )
 from outlast.engine.run import AttemptInfo, Run

@@ -14,6 +14,7 @@ from collections.abc import Generator
 from outlast import codec, events
 from outlast.engine import holds
 from outlast.engine.doubt import apply_settlement, resolve_doubt
+from outlast.engine.ended import Ended, Returned
 from outlast.engine.history import Past
 from outlast.engine.outcomes import after_error, complete
 from outlast.engine.requests import (
@@ -21,11 +22,9 @@ from outlast.engine.requests import (
     Call,
     Cancelled,
     Deliver,
-    Ended,
     Flow,
     Reply,
     Request,
-    Returned,
     Sleep,
     Write,
 )

@@ -12,9 +12,10 @@ from msgspec import Raw
 
 from outlast import codec, events
 from outlast.engine.drive import drive_async, drive_sync, sequence
+from outlast.engine.ended import Raised, Returned
 from outlast.engine.holds import unreadable
 from outlast.engine.order import PASSES
-from outlast.engine.requests import Drain, Raised, Reply, Request, Returned, Write
+from outlast.engine.requests import Drain, Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.scope import (
     ATTEMPT,

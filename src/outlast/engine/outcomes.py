@@ -5,8 +5,9 @@ import math
 from msgspec import Raw
 
 from outlast import codec, events
+from outlast.engine.ended import Raised, TimedOut
 from outlast.engine.history import Past
-from outlast.engine.requests import Call, Cancelled, Flow, Raised, TimedOut, Write
+from outlast.engine.requests import Call, Cancelled, Flow, Write
 from outlast.engine.run import Run
 from outlast.engine.spec import return_hint
 from outlast.errors import NotStorable, StepTimeout, StopRun

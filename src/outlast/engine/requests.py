@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from outlast.engine.ended import Ended
 from outlast.engine.run import AttemptInfo
 from outlast.engine.spec import StepSpec
 from outlast.events import Event
@@ -85,28 +86,6 @@ class Drain:
 Request = Write | Body | Late | Sleep | Deliver | Forever | Drain
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The body returned."""
-
-    value: object
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The body raised."""
-
-    exc: Exception
-
-
-@dataclass(frozen=True, slots=True)
-class TimedOut:
-    """The body did not end within so many seconds."""
-
-    seconds: float
-
-
-Ended = Returned | Raised | TimedOut
 Reply = int | Ended | None
 
 

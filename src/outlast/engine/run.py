@@ -6,8 +6,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from outlast.engine.ended import Ended
 from outlast.engine.history import History
 from outlast.engine.spec import Settings
 from outlast.engine.stop import Stop, Unwritable
@@ -21,9 +22,18 @@ from outlast.store.writer import Store
 if TYPE_CHECKING:
     import asyncio
 
-    from outlast.engine.bodies import BodyThread
     from outlast.engine.order import Sequencer
-    from outlast.engine.requests import Ended
+
+
+class OverdueBody(Protocol):
+    """A plain body that outlived its timeout; see bodies.py."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def ended(self) -> Ended | BaseException | None: ...
+    def join(self, timeout: float | None = None) -> None: ...
+    def is_alive(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,7 @@ class Run:
             weakref.WeakKeyDictionary()
         )
         self.sequencer: Sequencer | None = None
-        self.bodies: set[BodyThread] = set()
+        self.bodies: set[OverdueBody] = set()
         self.late: dict[str, Ended | BaseException | None] = {}
         self._status: Literal["running", "waiting"] = "running"
         self._lock = threading.RLock()  # a signal handler may come while this thread holds it

@@ -1,0 +1,27 @@
+"""How a function of the user came to its end."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The body returned."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The body raised."""
+
+    exc: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The body did not end within so many seconds."""
+
+    seconds: float
+
+
+Ended = Returned | Raised | TimedOut
