@@ -76,10 +76,10 @@ class Past:
 
 @dataclass(slots=True)
 class History:
-    """All calls of a run so far, by position, and the last saved turn of each loop."""
+    """All calls of a run so far, by position, and what is saved of each turn loop."""
 
     calls: dict[str, Past] = field(default_factory=dict)
-    turns: dict[str, events.TurnSaved] = field(default_factory=dict)
+    turns: dict[str, list[events.TurnSaved]] = field(default_factory=dict)
     claims_without_progress: int = 0
 
     def at(self, position: str) -> Past | None:
@@ -128,7 +128,9 @@ def build(rows: Iterable[StoredEvent]) -> History:
 def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
     position = position_of(key)
     if isinstance(event, events.TurnSaved):
-        history.turns[position] = event
+        if event.full:
+            history.turns[position] = []  # no earlier event is needed
+        history.turns[position].append(event)
         history.claims_without_progress = 0
         return
     past = history.calls.get(position)
@@ -190,9 +192,9 @@ def _add_loops(history: History) -> None:
 def _drop_skipped_turns(history: History) -> None:
     """Forget the calls of turns before the last saved one: the saved state stands for them."""
     for loop, saved in history.turns.items():
-        prefix = f"{loop}.t"
+        prefix, current = f"{loop}.t", saved[-1].turn
         for position in list(history.calls):
             if position.startswith(prefix):
                 turn = int(position[len(prefix) :].partition(".")[0])
-                if turn < saved.turn:
+                if turn < current:
                     del history.calls[position]

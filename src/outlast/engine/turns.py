@@ -7,11 +7,12 @@ earlier turns are not replayed, and what stands around the loop is.
 
 import asyncio
 from collections.abc import Generator, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
-from outlast import codec, events
+from outlast import codec
+from outlast.engine.deltas import TurnState, replayed
 from outlast.engine.drive import drive_async, drive_sync
 from outlast.engine.flow import check_fit
 from outlast.engine.history import TURNS, key_of
@@ -23,7 +24,6 @@ from outlast.engine.scope import Scope
 from outlast.engine.stop import Hold
 from outlast.engine.stopping import hold
 from outlast.errors import Unreadable, UsageError
-from outlast.events import TurnField
 from outlast.journal import Entry
 
 S = TypeVar("S")
@@ -48,6 +48,7 @@ class Turns(Generic[S]):
         self._limit = limit
         self._loop: str | None = None
         self._turn = 0
+        self._state = TurnState()
 
     # One algorithm (`_advance`), two drivers, as for steps.
 
@@ -103,10 +104,10 @@ class Turns(Generic[S]):
             past = run.history.at(loop)
             if past is not None:
                 yield from check_fit(run, past, TURNS, "")
-            saved = run.history.turns.get(loop)
             self._turn = 0
-            if saved is not None:
-                yield from self._restore(saved)
+            if loop in run.history.turns:
+                self._state = replayed(run.history.turns[loop])
+                yield from self._restore()
         else:
             self._turn += 1
             if self._limit is not None and self._turn >= self._limit:
@@ -131,21 +132,23 @@ class Turns(Generic[S]):
             data[name] = codec.encode(
                 getattr(self._record, name), where=where, hints=(self._hints.get(name),)
             )
-        event = events.TurnSaved(
-            self._turn, {name: TurnField(value=Raw(value)) for name, value in data.items()}
-        )
+        event = self._state.advance(self._turn, data)
         entry = Entry(event, key_of(TURNS, str(self._loop)))
         yield Write((entry,), "open", durable=False, at_once=True)
-        for name, value in data.items():
-            self._set(name, value)
+        for name, change in event.fields.items():
+            if bytes(change.tail):
+                self._set_tail(name, bytes(change.tail))
+            else:
+                self._set(name, bytes(change.value))
 
-    def _restore(self, saved: events.TurnSaved) -> Generator[Request, Reply, None]:
+    def _restore(self) -> Generator[Request, Reply, None]:
+        saved = self._state
         missing = sorted(set(saved.fields) - set(self._fields))
         if missing:
             yield from hold(self._run, _lost_fields(self._run, missing))
-        for name, field in saved.fields.items():
+        for name, data in saved.fields.items():
             try:
-                self._set(name, bytes(field.value))
+                self._set(name, data)
             except Unreadable as problem:
                 detail = f"field {name!r} saved at turn {saved.turn}: {problem}"
                 yield from hold(self._run, unreadable(self._run, detail))
@@ -156,6 +159,14 @@ class Turns(Generic[S]):
         # two of these assignments the record may be in a state that a validator refuses.
         put = setattr if isinstance(self._record, Struct) else object.__setattr__
         put(self._record, name, codec.decode(data, hints=(self._hints.get(name),)))
+
+    def _set_tail(self, name: str, data: bytes) -> None:
+        """What was appended to a list, in its stored form; what stood before it is unchanged. The
+        end of a text is the same in both forms."""
+        value = getattr(self._record, name)
+        if isinstance(value, list):
+            tail = cast(list[object], codec.decode(data, hints=(self._hints.get(name),)))
+            value[-len(tail) :] = tail
 
     async def _tasks_ended(self) -> None:
         """Let tasks end that are about to."""
