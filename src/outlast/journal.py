@@ -13,7 +13,7 @@ from typing import Literal, cast
 import msgspec
 
 from outlast.errors import LostRun, OutlastError
-from outlast.events import Event
+from outlast.events import Event, escape_surrogates
 from outlast.records import Identity, RunRow, Source, Status, StoredEvent
 from outlast.store.base import Row, Tx
 
@@ -57,6 +57,25 @@ def link(
     """Hash of one event: SHA-256 over the hash before it, its columns as JSON, and its data."""
     columns = msgspec.json.encode((run_id, seq, kind, key, at, epoch))
     return hashlib.sha256(b"\n".join((previous, columns, data))).digest()
+
+
+def first_altered(events: Sequence[StoredEvent]) -> StoredEvent | None:
+    """The first of a run's events, given in order, that is not what was once written.
+
+    Of events that do not begin with the run's first one, the first is taken as it is.
+    """
+    previous = GENESIS if events and events[0].seq == 1 else None
+    for e in events:
+        if previous is not None and e.hash != relink(previous, e):
+            return e
+        previous = e.hash
+    return None
+
+
+def relink(previous: bytes, event: StoredEvent) -> bytes:
+    """The hash that an event should have."""
+    e = event
+    return link(previous, e.run_id, e.seq, e.kind, e.key, e.at, e.epoch, e.data)
 
 
 def extend(
@@ -184,7 +203,7 @@ def put_status(tx: Tx, run_id: str, becomes: Becomes) -> None:
         run_id=run_id,
         status=becomes.status,
         reason=becomes.reason,
-        detail=becomes.detail,
+        detail=None if becomes.detail is None else escape_surrogates(becomes.detail),
         due_at=becomes.due_at,
     )
 

@@ -8,7 +8,7 @@ import msgspec
 
 from outlast import codec, events
 from outlast.errors import StoreError
-from outlast.journal import GENESIS, link, to_event, to_run
+from outlast.journal import GENESIS, relink, to_event, to_run
 from outlast.leases import is_abandoned
 from outlast.records import Effect, RunRow, RunView, StepStatus, StepView, StoredEvent
 from outlast.store.writer import Store
@@ -279,16 +279,7 @@ def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
     for event in read_events(store, row.run_id):
         if event.seq != expected:
             return _broken(row, expected, previous, f"event {expected} is missing")
-        own = link(
-            previous,
-            event.run_id,
-            event.seq,
-            event.kind,
-            event.key,
-            event.at,
-            event.epoch,
-            event.data,
-        )
+        own = relink(previous, event)
         if own != event.hash:
             return _broken(row, event.seq, previous, f"event {event.seq} was altered")
         found = found or own == head

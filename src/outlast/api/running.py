@@ -70,7 +70,7 @@ def run(
         wait: wait in this process for timers and retries; otherwise leave with `RunWaiting`.
         if_owned: what to do if another live process executes the run: `raise` `RunOwned`, or
             `wait` for its result.
-        settings: leases, grace periods and crash limits.
+        settings: leases, grace periods, crash limits, the largest value.
 
     Raises:
         RunFailed: the workflow raised; its exception is the cause.
@@ -171,8 +171,9 @@ def _plan(
         raise UsageError(f"{fn!r} is not a workflow; decorate it with @outlast.workflow")
     opened = get_store(store)
     chosen = run_id or f"{spec.name}-{opened.store.world.token()[:12]}"
-    new = new_run(spec, chosen, args, kwargs, tags or {})
-    return Plan(spec, chosen, new, wait, if_owned, settings or Settings()), opened
+    settings = settings or Settings()
+    new = new_run(spec, chosen, args, kwargs, tags or {}, settings)
+    return Plan(spec, chosen, new, wait, if_owned, settings), opened
 
 
 def _refuse_in_loop() -> None:

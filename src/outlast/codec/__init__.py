@@ -2,20 +2,25 @@
 
 from outlast.codec.decode import decode
 from outlast.codec.digest import digest
-from outlast.codec.encode import encode
+from outlast.codec.encode import check_size, encode
 from outlast.codec.exceptions import encode_error, rebuild_error
+from outlast.codec.packing import LARGE, pack, unpack
 from outlast.codec.plain import from_plain, plain
 from outlast.codec.preview import preview
 from outlast.codec.walk import MAX_BYTES
 
 __all__ = [
+    "LARGE",
     "MAX_BYTES",
+    "check_size",
     "decode",
     "digest",
     "encode",
     "encode_error",
     "from_plain",
+    "pack",
     "plain",
     "preview",
     "rebuild_error",
+    "unpack",
 ]

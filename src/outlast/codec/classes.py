@@ -49,18 +49,19 @@ def find_class(name: str, hints: Sequence[object] = ()) -> type | None:
 
     Args:
         name: as `class_name` gives it.
-        hints: annotations; every class reachable from them can be found.
+        hints: annotations; every class reachable from them can be found, even if it was moved to
+            another module since.
     """
-    if hints:
-        hinted = _hinted(hints).get(name)
-        if hinted is not None:
-            return hinted
+    hinted = _hinted(hints) if hints else {}
+    if name in hinted:
+        return hinted[name]
     module, _, qualname = name.partition(":")
     for namespace in _namespaces(module):
         found = _walk(namespace, qualname)
         if found is not None:
             return found
-    return None
+    moved = [cls for cls in hinted.values() if cls.__qualname__ == qualname]
+    return moved[0] if len(moved) == 1 else None
 
 
 def check_findable(cls: type, hints: Sequence[object]) -> str:

@@ -17,6 +17,7 @@ import msgspec
 from outlast.codec.classes import Refusal, find_class
 from outlast.codec.encode import FACTORIES
 from outlast.codec.fields import Misfit
+from outlast.codec.packing import unpack
 from outlast.codec.shapes import ModelShape, Shape, shape_of
 from outlast.errors import Unreadable
 
@@ -35,7 +36,7 @@ def decode(data: bytes | msgspec.Raw, *, hints: Hints = ()) -> object:
     """The value of a stored form.
 
     Args:
-        data: as `encode` made it.
+        data: as `encode` or `pack` made it.
         hints: annotations; a class that is reachable from them needs no importable name.
 
     Raises:
@@ -44,6 +45,7 @@ def decode(data: bytes | msgspec.Raw, *, hints: Hints = ()) -> object:
     if type(data) is not bytes:
         data = bytes(data)
     try:
+        data = unpack(data)
         tree = _DECODER.decode(data)
         return _value(tree, hints) if b'"$' in data else tree
     except Misfit as misfit:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.codec.classes import Refusal, check_findable, class_name, display_name
+from outlast.codec.classes import Refusal, check_findable, display_name
 from outlast.codec.scalars import SCALARS, write_int
 from outlast.codec.shapes import ModelShape, shape_of
 from outlast.codec.walk import MAX_BYTES, Walk, too_large
@@ -32,7 +32,13 @@ _ENCODER = msgspec.json.Encoder()
 _SORTED = msgspec.json.Encoder(order="sorted")
 
 
-def encode(value: object, *, where: str = "value", hints: Sequence[object] = ()) -> bytes:
+def encode(
+    value: object,
+    *,
+    where: str = "value",
+    hints: Sequence[object] = (),
+    limit: int = MAX_BYTES,
+) -> bytes:
     """The stored form of a value, as JSON.
 
     Args:
@@ -41,20 +47,22 @@ def encode(value: object, *, where: str = "value", hints: Sequence[object] = ())
             dataclasses, msgspec Structs, attrs classes, pydantic models, named tuples; nested.
         where: what the value is, for the error text.
         hints: annotations; a class that is reachable from them needs no importable name.
+        limit: most bytes of the stored form.
 
     Raises:
-        NotStorable: the value would not read back exactly; the text names the place and the type.
+        NotStorable: the value would not read back exactly, or is too large; the text names the
+            place and the type.
     """
-    return _bytes(value, where, Walk(hints, canonical=False))
+    return _bytes(value, where, Walk(hints, canonical=False, limit=limit))
 
 
-def encode_canonical(value: object, *, where: str) -> bytes:
+def encode_canonical(value: object, *, where: str, limit: int) -> bytes:
     """Bytes that are the same for equal values, in every process. Not meant to be read back.
 
     Raises:
         NotStorable: as `encode`.
     """
-    return _bytes(value, where, Walk((), canonical=True))
+    return _bytes(value, where, Walk((), canonical=True, limit=limit))
 
 
 def _bytes(value: object, where: str, walk: Walk) -> bytes:
@@ -74,9 +82,14 @@ def _bytes(value: object, where: str, walk: Walk) -> bytes:
             f"{where}: {error} (another thread or task changed it while it was being stored; "
             f"pass a copy)"
         ) from error
-    if len(data) > MAX_BYTES:
-        raise NotStorable(f"{where}: {too_large(f'{len(data):,} bytes')}")
+    check_size(len(data), where, walk.limit)
     return data
+
+
+def check_size(size: int, where: str, limit: int) -> None:
+    """Raise NotStorable if a stored form of `size` bytes is above the limit."""
+    if size > limit:
+        raise NotStorable(f"{where}: {too_large(f'{size:,} bytes', limit)}")
 
 
 def _tree(value: object, walk: Walk, depth: int) -> object:
@@ -228,7 +241,7 @@ def _write_class(value: object, walk: Walk, depth: int) -> object:
     shape = shape_of(cls)
     if shape is None:
         raise Refusal(_unknown(value))
-    name = class_name(cls) if walk.canonical else check_findable(cls, walk.hints)
+    name = cls.__qualname__ if walk.canonical else check_findable(cls, walk.hints)
     if isinstance(shape, ModelShape):
         fields, names, extra, private = shape.take(value)
         written = None if private is None else _mapping(private, walk, depth, ".{}")
@@ -239,7 +252,7 @@ def _write_class(value: object, walk: Walk, depth: int) -> object:
 
 def _write_enum(value: Enum, walk: Walk) -> object:
     cls = type(value)
-    name = class_name(cls) if walk.canonical else check_findable(cls, walk.hints)
+    name = cls.__qualname__ if walk.canonical else check_findable(cls, walk.hints)
     if cls._member_map_.get(value._name_) is value:
         return {"$enum": [name, value._name_]}
     if not isinstance(value, Flag):

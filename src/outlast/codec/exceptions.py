@@ -11,7 +11,7 @@ from outlast.codec.decode import decode
 from outlast.codec.encode import encode
 from outlast.codec.fields import HEAP_TYPE
 from outlast.errors import NotStorable, StepFailed, Unreadable
-from outlast.events import ABSENT, ErrorRecord
+from outlast.events import ABSENT, ErrorRecord, escape_surrogates
 
 Args = tuple[object, ...]
 Attributes = dict[str, object]
@@ -127,21 +127,16 @@ def _has_slots(cls: type) -> bool:
 
 def _message(exc: BaseException) -> str:
     try:
-        return _text(str(exc))
+        return escape_surrogates(str(exc))
     except Exception:
         return f"<unprintable {type(exc).__name__}>"
 
 
 def _traceback(exc: BaseException) -> str:
     try:
-        return _text("".join(traceback.format_exception(exc)))
+        return escape_surrogates("".join(traceback.format_exception(exc)))
     except Exception as error:
         return f"(no traceback: formatting it raised {type(error).__name__})"
-
-
-def _text(text: str) -> str:
-    """Text that UTF-8 can hold: a lone surrogate becomes its backslash escape."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _bounded(text: str) -> str:

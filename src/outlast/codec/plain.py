@@ -12,6 +12,7 @@ import msgspec
 
 from outlast.codec.classes import display_name, field_hints, reachable_classes
 from outlast.codec.decode import decode
+from outlast.codec.packing import unpack
 from outlast.errors import Unreadable, UsageError
 
 Payload = Any  # of a tag, see decode.py
@@ -27,7 +28,7 @@ def plain(data: bytes | msgspec.Raw) -> object:
         Unreadable: the bytes are damaged.
     """
     try:
-        return _flat(msgspec.json.decode(data))
+        return _flat(msgspec.json.decode(unpack(bytes(data))))
     except Exception as error:
         raise Unreadable(f"a stored value is damaged: {error}") from error
 

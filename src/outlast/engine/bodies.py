@@ -65,8 +65,8 @@ class BodyThread(threading.Thread):
         hint = return_hint(self._request.fn)
         try:
             if isinstance(ended, Returned):
-                value = codec.encode(ended.value, where=f"late result of {self.key}", hints=(hint,))
-                event = events.StepLate(attempt.number, value=Raw(value))
+                value = run.encode(ended.value, f"late result of {self.key}", hint)
+                event = events.StepLate(attempt.number, value=Raw(codec.pack(value)))
             elif isinstance(ended, Raised):
                 error = codec.encode_error(ended.exc, "unknown-outcome")
                 event = events.StepLate(attempt.number, error=error)

@@ -31,7 +31,8 @@ def make_call(
     bound = spec.signature.bind(*args, **kwargs)
     bound.apply_defaults()
     recorded = {n: v for n, v in bound.arguments.items() if n not in spec.unrecorded}
-    digest = codec.digest(recorded, where=f"arguments of step {spec.name}")
+    limit = scope.run.settings.max_value_bytes
+    digest = codec.digest(recorded, where=f"arguments of step {spec.name}", limit=limit)
     position = scope.take()
     key = key_of(spec.name, position)
     return Call(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Raw
 
+from outlast import codec
 from outlast.events import ABSENT, TurnField, TurnSaved
 
 LEAST = 64 * 1024
@@ -52,7 +53,7 @@ class TurnState:
             or 2 * size < self._size_at_full
         )
         if full:
-            stored = {name: TurnField(value=Raw(value)) for name, value in new.items()}
+            stored = {n: TurnField(value=Raw(codec.pack(value))) for n, value in new.items()}
             self._since_full, self._size_at_full = 0, size
         else:
             stored = {name: change for name, change in changed.items() if change is not None}
@@ -70,12 +71,12 @@ def replayed(saved: list[TurnSaved]) -> TurnState:
         for name, change in event.fields.items():
             value, tail = bytes(change.value), bytes(change.tail)
             if value:
-                parts[name] = [value]
+                parts[name] = [codec.unpack(value)]
             elif tail:
                 parts[name].append(tail)
             since += 0 if event.full else len(value) + len(tail)
     fields = {name: _join(part) for name, part in parts.items()}
-    size = sum(len(bytes(f.value)) for f in saved[start].fields.values())
+    size = sum(len(codec.unpack(bytes(f.value))) for f in saved[start].fields.values())
     return TurnState(saved[-1].turn, fields, since, size)
 
 

@@ -2,13 +2,11 @@
 
 from collections.abc import Generator
 
-from msgspec import Raw
-
 from outlast import codec, events
 from outlast.engine.ended import Raised, Returned
 from outlast.engine.history import Past
 from outlast.engine.holds import in_doubt, unfit_settlement
-from outlast.engine.outcomes import close, complete, fail, retry_or_fail
+from outlast.engine.outcomes import close, complete, fail, pack, retry_or_fail
 from outlast.engine.requests import Body, Call, Flow, Late, Reply, Request, Write
 from outlast.engine.run import AttemptInfo, Run
 from outlast.engine.spec import has_unresolved_hints, return_hint
@@ -103,15 +101,19 @@ def _ask(
 
 def _reconciled_done(run: Run, call: Call, past: Past, value: object) -> Flow:
     said = events.StepReconciled("done")
-    hint = return_hint(call.spec.fn)
+    where = f"reconciled result of step {call.key}"
+    cancelled = None
     try:
-        data = codec.encode(value, where=f"reconciled result of step {call.key}", hints=(hint,))
+        data = run.encode(value, where, return_hint(call.spec.fn))
     except NotStorable as problem:
         error = codec.encode_error(problem, "done-not-storable")
         outcome: Event = events.StepFailed(past.attempts, error, final=True)
     else:
-        outcome = events.StepCompleted(value=Raw(data), attempt=past.attempts)
+        stored, cancelled = yield from pack(data)
+        outcome = events.StepCompleted(value=stored, attempt=past.attempts)
     yield from close(run, call, past, outcome, outcome, said)
+    if cancelled is not None:
+        raise cancelled
     return None
 
 

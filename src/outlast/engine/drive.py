@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import TypeVar, cast
 
+from outlast import codec
 from outlast.engine.bodies import await_bodies, call_with_timeout, late_result
 from outlast.engine.ended import Ended, Raised, Returned, TimedOut
 from outlast.engine.order import PASSES, Sequencer
@@ -16,6 +17,7 @@ from outlast.engine.requests import (
     Drain,
     Forever,
     Late,
+    Pack,
     Reply,
     Request,
     Sleep,
@@ -82,6 +84,8 @@ def _perform_sync(request: Request, run: Run) -> Reply:
                 return run.store.write(item, durable=request.durable)
             except (LostRun, RunMoved, StoreError) as problem:
                 raise _stopped_by(problem, request, run) from None
+        case Pack():
+            return codec.pack(request.data)
         case Body():
             return _call(request)
         case Late():
@@ -158,6 +162,8 @@ async def _perform_async(request: Request, run: Run) -> Reply:
         case Write():
             with _arriving(run):
                 return await _write(request, run)
+        case Pack():
+            return await asyncio.to_thread(codec.pack, request.data)
         case Body():
             return await _await_body(request)
         case Late():

@@ -5,7 +5,7 @@ from outlast.engine.requests import Call
 from outlast.engine.run import Run
 from outlast.engine.stop import Hold
 from outlast.policy.gate import Deny
-from outlast.records import Unknown
+from outlast.records import StoredEvent, Unknown
 
 
 def diverged(run: Run, past: Past, name: str, preview: str) -> Hold:
@@ -39,6 +39,18 @@ def unreadable(run: Run, detail: str) -> Hold:
         detail,
         "The stored bytes are kept. Bring back the code that can read them, then: "
         f"outlast resume {run.run_id}",
+    )
+
+
+def altered(run: Run, event: StoredEvent) -> Hold:
+    """The stop for a journal that is not what was once written."""
+    what = event.kind if event.key is None else f"{event.kind} of {event.key}"
+    return Hold(
+        "unreadable",
+        f"event {event.seq} of run {run.run_id} ({what}) is not as it was written: the store's "
+        "file is damaged, or somebody changed it",
+        f"Nothing was run or overwritten. See: outlast verify {run.run_id}. Bring back the store "
+        f"from a copy, then: outlast resume {run.run_id}",
     )
 
 

@@ -15,6 +15,7 @@ from outlast.engine.drive import drive_async, drive_sync, sequence
 from outlast.engine.ended import Raised, Returned
 from outlast.engine.holds import unreadable
 from outlast.engine.order import PASSES
+from outlast.engine.outcomes import pack
 from outlast.engine.requests import Drain, Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.scope import (
@@ -221,6 +222,10 @@ def _conclude(
     event, becomes = _last_word(run, spec, ended)
     if event is None:
         return Conclusion(run, None)
+    cancelled = None
+    if isinstance(event, events.RunCompleted):
+        stored, cancelled = yield from pack(bytes(event.result))
+        event = events.RunCompleted(stored)
     interrupted = tuple(
         Entry(events.StepInterrupted(attempt.number, crash=False), key)
         for key, attempt in run.open.items()
@@ -229,6 +234,8 @@ def _conclude(
         yield Write((*interrupted, Entry(event)), "record", becomes=becomes, release=True)
     except StopRun:  # refused: the last word is not ours
         return Conclusion(run, None)
+    if cancelled is not None:
+        raise cancelled
     cause = ended.exc if isinstance(ended, Raised) and isinstance(event, events.RunFailed) else None
     return Conclusion(run, event, cause)
 
@@ -261,8 +268,7 @@ def _outcome(
         error = codec.encode_error(ended.exc, "workflow")
         return events.RunFailed(error), Becomes("failed", error.type, error.message)
     try:
-        hint = return_hint(spec.fn)
-        data = codec.encode(ended.value, where=f"result of run {run.run_id}", hints=(hint,))
+        data = run.encode(ended.value, f"result of run {run.run_id}", return_hint(spec.fn))
     except NotStorable as problem:
         error = codec.encode_error(problem, "workflow")
         return events.RunFailed(error), Becomes("failed", error.type, error.message)

@@ -1,13 +1,14 @@
 """Recording how an attempt ended: as an outcome, as a failure to be retried, or as doubt."""
 
 import math
+from collections.abc import Generator
 
 from msgspec import Raw
 
 from outlast import codec, events
 from outlast.engine.ended import Raised, TimedOut
 from outlast.engine.history import Past
-from outlast.engine.requests import Call, Cancelled, Flow, Write
+from outlast.engine.requests import Call, Cancelled, Flow, Pack, Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.spec import return_hint
 from outlast.errors import NotStorable, StepTimeout, StopRun
@@ -19,17 +20,32 @@ from outlast.policy.retry import next_wait
 
 def complete(run: Run, call: Call, past: Past, value: object, *before: Event) -> Flow:
     """Record what the body returned."""
-    hint = return_hint(call.spec.fn)
     try:
-        data = codec.encode(value, where=f"result of step {call.key}", hints=(hint,))
+        data = run.encode(value, f"result of step {call.key}", return_hint(call.spec.fn))
     except NotStorable as problem:
         # The effect is done: never a retry. The workflow may catch this error.
         yield from fail(run, call, past, codec.encode_error(problem, "done-not-storable"), *before)
         return None
-    outcome = events.StepCompleted(value=Raw(data), attempt=past.attempts)
-    late = events.StepLate(past.attempts, value=Raw(data))
+    stored, cancelled = yield from pack(data)
+    outcome = events.StepCompleted(value=stored, attempt=past.attempts)
+    late = events.StepLate(past.attempts, value=stored)
     yield from close(run, call, past, outcome, late, *before)
+    if cancelled is not None:
+        raise cancelled
     return None
+
+
+def pack(data: bytes) -> Generator[Request, Reply, tuple[Raw, Cancelled | None]]:
+    """A stored form as it goes into an event. If the caller is cancelled meanwhile, the value is
+    there all the same and to be recorded; the cancellation is returned, to be raised afterwards."""
+    if len(data) < codec.LARGE:
+        return Raw(data), None
+    try:
+        packed = yield Pack(data)
+    except Cancelled as cancelled:
+        return Raw(data), cancelled
+    assert isinstance(packed, bytes)
+    return Raw(packed), None
 
 
 def fail(run: Run, call: Call, past: Past, error: ErrorRecord, *before: Event) -> Flow:

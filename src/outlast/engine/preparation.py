@@ -12,12 +12,12 @@ import msgspec
 
 from outlast import events
 from outlast.engine.history import History, build
-from outlast.engine.holds import crash_loop, unreadable
+from outlast.engine.holds import altered, crash_loop, unreadable
 from outlast.engine.run import Run
 from outlast.engine.spec import Settings
 from outlast.engine.stop import Broken, Hold
 from outlast.errors import StoreError
-from outlast.journal import Entry, to_event
+from outlast.journal import Entry, first_altered, to_event
 from outlast.leases import Claim, Claimed, Refused
 from outlast.policy.gate import Gate, allow_all
 from outlast.records import StoredEvent
@@ -60,6 +60,10 @@ def prepare(
         return run
     try:
         rows = cast(list[StoredEvent], (yield Load(run.run_id)))
+        damaged = first_altered(rows)
+        if damaged is not None:
+            run.request_stop(altered(run, damaged))
+            return run
         run.history = build(rows)
         interrupted = _interruptions(run.history, crash=got.crash)
         if interrupted:

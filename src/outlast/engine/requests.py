@@ -36,6 +36,13 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class Pack:
+    """Compress a stored form without holding up the event loop. Reply: what `codec.pack` gives."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Body:
     """Call a function of the user. Reply: an `Ended`."""
 
@@ -83,10 +90,10 @@ class Drain:
     reply."""
 
 
-Request = Write | Body | Late | Sleep | Deliver | Forever | Drain
+Request = Write | Pack | Body | Late | Sleep | Deliver | Forever | Drain
 
 
-Reply = int | Ended | None
+Reply = int | bytes | Ended | None
 
 
 class Cancelled(BaseException):

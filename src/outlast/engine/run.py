@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from outlast import codec
 from outlast.engine.ended import Ended
 from outlast.engine.history import History
 from outlast.engine.spec import Settings
@@ -95,6 +96,11 @@ class Run:
         self._lock = threading.RLock()  # a signal handler may come while this thread holds it
         self._watchers: set[Callable[[], object]] = set()
         self._idle_watchers: set[Callable[[], object]] = set()
+
+    def encode(self, value: object, where: str, hint: object) -> bytes:
+        """The stored form of a value of this run, see `codec.encode`."""
+        limit = self.settings.max_value_bytes
+        return codec.encode(value, where=where, hints=(hint,), limit=limit)
 
     def check(self) -> None:
         """Raise if the run must stop. Every call of a step begins with this."""

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
+from outlast.codec import MAX_BYTES
 from outlast.policy.retry import Retry
 from outlast.records import Effect
 
 OnDoubt = Literal["hold", "raise"]
+
+LARGEST_VALUE = 512 * 1024 * 1024
+"""Beyond it `max_value_bytes` cannot be set: a row of a database takes about 1 GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +26,16 @@ class Settings:
         grace: how long open attempts may go on once the process was asked to stop.
         max_crashes: deaths inside one attempt after which the run is held.
         max_sleep: the longest single sleep; after it the clocks are looked at again.
+        max_value_bytes: most bytes that one value may take in its stored form, before compression:
+            a step's result, the workflow's arguments or result, the record of a turn. At most
+            512 MiB, which every store can take.
     """
 
     lease: float = 30.0
     grace: float = 5.0
     max_crashes: int = 3
     max_sleep: float = 5.0
+    max_value_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
         for name in ("lease", "grace", "max_sleep"):
@@ -35,6 +43,11 @@ class Settings:
                 raise ValueError(f"Settings({name}={getattr(self, name)}): more than 0 is expected")
         if self.max_crashes < 1:
             raise ValueError(f"Settings(max_crashes={self.max_crashes}): at least 1 is expected")
+        if not 1 <= self.max_value_bytes <= LARGEST_VALUE:
+            raise ValueError(
+                f"Settings(max_value_bytes={self.max_value_bytes}): 1 to {LARGEST_VALUE:,} is "
+                "expected"
+            )
 
 
 @dataclass(frozen=True, slots=True)

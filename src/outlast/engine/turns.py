@@ -129,9 +129,12 @@ class Turns(Generic[S]):
         data = {}
         for name in self._fields:
             where = f"field {name!r} of turn {self._turn} in run {self._run.run_id}"
-            data[name] = codec.encode(
-                getattr(self._record, name), where=where, hints=(self._hints.get(name),)
-            )
+            data[name] = self._run.encode(getattr(self._record, name), where, self._hints.get(name))
+        codec.check_size(
+            sum(map(len, data.values())),
+            f"the record of turn {self._turn} in run {self._run.run_id}",
+            self._run.settings.max_value_bytes,
+        )
         event = self._state.advance(self._turn, data)
         entry = Entry(event, key_of(TURNS, str(self._loop)))
         yield Write((entry,), "open", durable=False, at_once=True)

@@ -183,6 +183,7 @@ def new_run(
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
     tags: Mapping[str, str],
+    settings: Settings,
 ) -> NewRun:
     """What a run is created from.
 
@@ -194,6 +195,11 @@ def new_run(
     for name, value in tags.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise UsageError(f"tags={dict(tags)!r}: text for names and values is expected")
+        if any("\ud800" <= char <= "\udfff" for char in name + value):
+            raise UsageError(
+                f"tags={dict(tags)!r}: a lone surrogate (undecoded bytes, such as those of a file "
+                "name) cannot stand in a tag; decode or escape it first"
+            )
     try:
         bound = spec.signature.bind(*args, **kwargs)
     except TypeError as problem:
@@ -203,12 +209,13 @@ def new_run(
     bound.apply_defaults()
     values = dict(bound.arguments)
     where = f"argument of workflow {spec.name}: arguments"
-    data = codec.encode(values, where=where, hints=(spec.fn,))
+    limit = settings.max_value_bytes
+    data = codec.encode(values, where=where, hints=(spec.fn,), limit=limit)
     return NewRun(
         run_id=run_id,
         workflow=spec.name,
-        args=data,
-        digest=codec.digest(values, where=where),
+        args=codec.pack(data),
+        digest=codec.digest(values, where=where, limit=limit),
         source=_source(spec),
         tags=dict(tags),
         preview=codec.preview(values),

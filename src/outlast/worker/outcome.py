@@ -14,7 +14,7 @@ from outlast.errors import (
     Unreadable,
     UsageError,
 )
-from outlast.journal import to_event
+from outlast.journal import first_altered, to_event
 from outlast.records import RunRow
 from outlast.store.writer import Store
 from outlast.views import read_run
@@ -96,6 +96,12 @@ def _last(store: Store, run_id: str, kind: str) -> events.Event | None:
     if not rows:
         return None
     row = to_event(rows[0])
+    beside = store.read("read_events_after", run_id=run_id, seq=row.seq - 2)
+    if first_altered([to_event(r) for r in beside]) is not None:
+        raise Unreadable(
+            f"event {row.seq} of run {run_id} ({kind}) is not as it was written: the store's file "
+            f"is damaged, or somebody changed it; see: outlast verify {run_id}"
+        )
     return events.decode(row.kind, row.data)
 
 

@@ -62,12 +62,13 @@ def carry_out(order: Order) -> object:
     """
     opened = get_store(order.store)
     spec = _workflow(order, opened)
+    settings = Settings(grace=order.grace)
     plan = Plan(
         spec=spec,
         run_id=order.run_id,
-        new=None if order.target is None else _new_run(order, spec, opened),
+        new=None if order.target is None else _new_run(order, spec, opened, settings),
         if_owned="wait" if order.wait_if_owned else "raise",
-        settings=Settings(grace=order.grace),
+        settings=settings,
         resume=order.resume,
     )
     return run_plan(plan, opened)
@@ -82,12 +83,14 @@ def _workflow(order: Order, opened: OpenStore) -> WorkflowSpec:
     return load_source(row.source, row.run_id)
 
 
-def _new_run(order: Order, spec: WorkflowSpec, opened: OpenStore) -> NewRun | None:
+def _new_run(
+    order: Order, spec: WorkflowSpec, opened: OpenStore, settings: Settings
+) -> NewRun | None:
     """What to create the run from; None if it exists and no arguments were given to compare."""
     if order.arguments is None and read_run(opened.store, order.run_id) is not None:
         return None
     args, kwargs = _arguments(spec, order.arguments)
-    return new_run(spec, order.run_id, args, kwargs, order.tags)
+    return new_run(spec, order.run_id, args, kwargs, order.tags, settings)
 
 
 def _arguments(
