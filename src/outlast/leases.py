@@ -140,12 +140,16 @@ class Create:
         return to_run(tx.run("read_run", run_id=new.run_id)[0]), True
 
 
-def _check_same(row: RunRow, new: NewRun) -> None:
-    if row.workflow != new.workflow:
+def _check_workflow(row: RunRow, workflow: str) -> None:
+    if row.workflow != workflow:
         raise RunMismatch(
-            f"run {row.run_id} belongs to workflow {row.workflow!r}, not to {new.workflow!r}; "
+            f"run {row.run_id} belongs to workflow {row.workflow!r}, not to {workflow!r}; "
             f"choose another run id, or start {row.workflow!r}"
         )
+
+
+def _check_same(row: RunRow, new: NewRun) -> None:
+    _check_workflow(row, new.workflow)
     if row.digest != new.digest:
         raise RunMismatch(
             f"run {row.run_id} of {row.workflow!r} was started with other arguments "
@@ -159,10 +163,12 @@ class Claim:
     """Takes a run: creates it first if `create` is given.
 
     Attributes:
+        workflow: name of the workflow that is about to be executed.
         resume: an operator asked for it, so any hold is lifted and crash counts start again.
     """
 
     run_id: str
+    workflow: str
     world: World
     owner: Identity
     lease: Lease
@@ -176,7 +182,7 @@ class Claim:
 
         Raises:
             UnknownRun: there is no such run and nothing to create it from.
-            RunMismatch: see `Create`.
+            RunMismatch: the run belongs to another workflow, or see `Create`.
         """
         created = False
         if self.create is not None:
@@ -186,6 +192,7 @@ class Claim:
             if not rows:
                 raise UnknownRun(f"there is no run {self.run_id!r} in this store; see: outlast ls")
             row = to_run(rows[0])
+            _check_workflow(row, self.workflow)
         if row.status in FINAL:
             return Refused(row, owned=False)
         if row.status == "held" and not (self.resume or row.reason in RETRYABLE_HOLDS):
@@ -194,7 +201,7 @@ class Claim:
             return Refused(row, owned=True)
         crash = _has_crashed(row, self.owner)
         entries = [Entry(RunClaimed(owner=self.owner, previous=row.owner, crash=crash))]
-        if self.resume:
+        if self.resume and row.status == "held":
             entries.insert(0, Entry(RunResumed()))
         epoch = row.epoch + 1
         extend(tx, row.run_id, row.seq, row.head, epoch, self.at, entries)
@@ -232,7 +239,9 @@ class Renew:
 class RenewForProcess:
     """Heartbeat of a supervisor for whatever its worker process holds."""
 
+    host: str
     boot: str
+    namespace: str
     pid: int
     started: int
     lease: Lease
@@ -240,7 +249,9 @@ class RenewForProcess:
     def apply(self, tx: Tx) -> None:
         tx.run(
             "renew_leases_of_process",
+            host=self.host,
             boot=self.boot,
+            namespace=self.namespace,
             pid=self.pid,
             started=self.started,
             lease_wall=self.lease.wall,

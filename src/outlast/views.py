@@ -10,7 +10,7 @@ from outlast import codec, events
 from outlast.errors import StoreError
 from outlast.journal import GENESIS, relink, to_event, to_run
 from outlast.leases import is_abandoned
-from outlast.records import Effect, RunRow, RunView, StepStatus, StepView, StoredEvent
+from outlast.records import FINAL, Effect, RunRow, RunView, StepStatus, StepView, StoredEvent
 from outlast.store.writer import Store
 
 
@@ -276,7 +276,8 @@ def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
     previous, expected = GENESIS, 1
     found = head is None
     at_head = row.seq == 0
-    for event in read_events(store, row.run_id):
+    journal = read_events(store, row.run_id)
+    for event in journal:
         if event.seq != expected:
             return _broken(row, expected, previous, f"event {expected} is missing")
         own = relink(previous, event)
@@ -286,6 +287,9 @@ def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
         if event.seq == row.seq:
             at_head = own == row.head
         previous, expected = own, expected + 1
+    problem = _row_problem(store, row, journal)
+    if at_head and problem:
+        return _broken(row, expected, previous, problem)
     if not at_head:
         return _broken(
             row, expected, previous, f"the run says it has {row.seq} events with another end"
@@ -293,6 +297,25 @@ def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
     if not found:
         return _broken(row, expected, previous, "the given head hash is not in this journal")
     return Verdict(row.run_id, True, expected - 1, previous.hex())
+
+
+ENDS = {"run.completed": "completed", "run.failed": "failed", "run.killed": "killed"}
+"""The events that end a run, and the status that each one gives it."""
+
+
+def _row_problem(store: Store, row: RunRow, journal: Sequence[StoredEvent]) -> str | None:
+    """How the row contradicts the journal, on which it must depend alone."""
+    created = _decode(journal[0]) if journal else None
+    if not isinstance(created, events.RunCreated):
+        return "the journal does not begin with run.created"
+    args = store.read("read_args", run_id=row.run_id)[0][0]
+    stands = (created.uid, created.workflow, created.digest, created.trace_id, bytes(created.args))
+    if stands != (row.uid, row.workflow, row.digest, row.trace_id, args):
+        return "the run's row was altered: it differs from what run.created says"
+    ends = [ENDS[event.kind] for event in journal if event.kind in ENDS and event.seq <= row.seq]
+    if (ends[-1] if ends else None) != (row.status if row.status in FINAL else None):
+        return f"the run's row was altered: it says {row.status}, the journal does not"
+    return None
 
 
 def _broken(row: RunRow, seq: int, head: bytes, problem: str) -> Verdict:

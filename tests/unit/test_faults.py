@@ -1,6 +1,7 @@
 """P6: the table of faults, and the narrower question whether anything can have happened."""
 
 import asyncio
+import errno
 import socket
 import ssl
 import urllib.error
@@ -36,6 +37,24 @@ def urllib_error(status: int) -> urllib.error.HTTPError:
     return urllib.error.HTTPError("http://127.0.0.1/", status, "text", Message(), None)
 
 
+class ConnectError(Exception):
+    """As of httpx: no connection."""
+
+
+class ReadTimeout(TimeoutError):
+    """As of httpx: no answer."""
+
+
+class APIConnectionError(Exception):
+    """As of the model clients: wraps one of the others."""
+
+
+def handshake(reason: str) -> ssl.SSLError:
+    exc = ssl.SSLError(1, reason)
+    exc.reason = reason
+    return exc
+
+
 def caused(by: BaseException, exc: Exception | None = None) -> Exception:
     """As after `raise exc from by`."""
     exc = exc or RuntimeError("the client's own wrapper")
@@ -43,9 +62,9 @@ def caused(by: BaseException, exc: Exception | None = None) -> Exception:
     return exc
 
 
-def in_passing(during: BaseException) -> Exception:
+def in_passing(during: BaseException, exc: Exception | None = None) -> Exception:
     """As after `raise ...` in an `except` block, without `from`."""
-    exc = RuntimeError("something else")
+    exc = exc or RuntimeError("something else")
     exc.__context__ = during
     return exc
 
@@ -94,6 +113,12 @@ def test_what_is_no_status_is_not_taken_for_one(code: object, found: int | None)
         (caused(caused(AiohttpLike(503))), "transient"),
         (caused(ConnectionResetError(), AiohttpLike(404)), "terminal"),
         (in_passing(ConnectionResetError()), "terminal"),
+        (OSError(errno.ENETUNREACH, "network is unreachable"), "transient"),
+        (OSError(errno.EHOSTUNREACH, "no route to host"), "transient"),
+        (ConnectError(), "transient"),
+        (caused(ConnectError(), APIConnectionError()), "transient"),
+        (caused(BAD_CERTIFICATE, ConnectError()), "terminal"),
+        (in_passing(BAD_CERTIFICATE, ConnectError()), "terminal"),
         (urllib.error.URLError(REFUSED), "transient"),
         (urllib.error.URLError(TimeoutError()), "transient"),
         (urllib.error.URLError("unknown url type"), "terminal"),
@@ -139,9 +164,13 @@ class DeclinedByBank(Declined):
         outlast.NotDone(),
         Declined(),
         DeclinedByBank(),
-        *(AiohttpLike(status) for status in (400, 401, 404, 409, 422, 425, 429)),
+        *(AiohttpLike(status) for status in (400, 401, 404, 422, 425, 429)),
         caused(REFUSED),
         caused(caused(LOOK_UP)),
+        ConnectError(),
+        caused(ConnectError(), APIConnectionError()),
+        handshake("SSLV3_ALERT_HANDSHAKE_FAILURE"),
+        caused(handshake("DECRYPT_ERROR"), ConnectError()),
         urllib.error.URLError(REFUSED),
         urllib.error.URLError(BAD_CERTIFICATE),
     ],
@@ -154,7 +183,7 @@ def test_known_not_to_have_happened(exc: Exception) -> None:
 @pytest.mark.parametrize(
     "exc",
     [
-        *(AiohttpLike(status) for status in (200, 302, 408, 500, 502, 503, 504)),
+        *(AiohttpLike(status) for status in (200, 302, 408, 409, 499, 500, 502, 503, 504)),
         TimeoutError(),
         outlast.StepTimeout("too slow"),
         ConnectionResetError(),
@@ -165,6 +194,16 @@ def test_known_not_to_have_happened(exc: Exception) -> None:
         Declined(),
         caused(ConnectionResetError()),
         in_passing(REFUSED),
+        # A fallback that came after the refusal is what this error is about.
+        caused(REFUSED, TimeoutError()),
+        caused(REFUSED, ConnectionResetError()),
+        caused(REFUSED, ReadTimeout()),
+        caused(AiohttpLike(400), TimeoutError()),
+        caused(ReadTimeout(), APIConnectionError()),
+        APIConnectionError(),
+        handshake("WRONG_VERSION_NUMBER"),
+        ssl.SSLEOFError(),
+        OSError(errno.ENETUNREACH, "network is unreachable"),
         urllib.error.URLError(TimeoutError()),
         urllib.error.URLError(ConnectionResetError()),
     ],

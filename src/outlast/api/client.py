@@ -1,10 +1,9 @@
 """The operator's API. The command line is a thin face on it."""
 
+import json
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
-
-import msgspec
 
 from outlast.control import Settle
 from outlast.errors import NotDone, UnknownRun, UsageError
@@ -121,7 +120,7 @@ class Client:
         match decision:
             case Done(value):
                 try:
-                    data = msgspec.json.encode(value)
+                    data = json.dumps(value, allow_nan=False).encode()
                 except (TypeError, ValueError) as problem:
                     raise UsageError(f"settle takes plain JSON data: {problem}") from None
                 item = settle(decision="done", value=data, by=by)
@@ -139,7 +138,8 @@ class Client:
 
         Raises:
             RunFailed, RunHeld, RunKilled: it ended without a result.
-            TimeoutError: it has not ended in time, or nobody executes it any more.
+            TimeoutError: it has not ended in time, or whoever executed it is gone. A queued run is
+                waited for: somebody may yet take it.
         """
         world = self._store.world
         row = self._row(run_id)
@@ -159,7 +159,8 @@ class Client:
         return result_of_row(self._store, row, None)
 
     def close(self) -> None:
-        """Nothing to do: the store stays open for the rest of the process."""
+        """Say that this client is no longer used. Clients of one process share one open store, which
+        stays open until the process ends."""
 
     def _row(self, run_id: str) -> RunRow:
         return resolve(self, run_id)

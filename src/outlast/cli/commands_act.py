@@ -1,6 +1,8 @@
 """The commands that change something: run, resume, settle."""
 
+import getpass
 import json
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -38,6 +40,9 @@ ENDS: dict[int, Status] = {
 InProcessOption = Annotated[
     bool, typer.Option("--in-process", help="No worker process of its own; for debuggers.")
 ]
+NoWaitOption = Annotated[
+    bool, typer.Option("--no-wait", help="Leave when only timers are left; say when it is due.")
+]
 WaitOption = Annotated[
     bool, typer.Option("--wait", help="If another process executes it, wait for its result.")
 ]
@@ -60,6 +65,7 @@ def run(
     tag: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label.")] = None,
     in_process: InProcessOption = False,
     wait: WaitOption = False,
+    no_wait: NoWaitOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Start a run, or resume it if it exists, and wait for its end."""
@@ -93,6 +99,7 @@ def resume(
     ] = False,
     in_process: InProcessOption = False,
     wait: WaitOption = False,
+    no_wait: NoWaitOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Go on with a run that was interrupted, held or queued."""
@@ -107,6 +114,7 @@ def resume(
                 store=caller.url,
                 run_id=run_id,
                 in_process=in_process,
+                wait=not no_wait,
                 wait_if_owned=wait,
                 resume=not every,
             )
@@ -149,7 +157,7 @@ def settle(
     else:
         decision = NotDone()
     with client_of(ctx) as client:
-        view = client.settle(run, step, decision)
+        view = client.settle(run, step, decision, by=_operator())
     if as_json:
         write_json(run_json(view))
         return 0
@@ -189,7 +197,9 @@ def _report(view: RunView, code: int, caller: Caller, as_json: bool) -> None:
 
 
 def _headline(view: RunView, code: int) -> Text:
-    if code in RELEASED:
+    if code in RELEASED and view.interrupted:
+        what = "was cut off: its process had to be ended; nothing that is done is lost"
+    elif code in RELEASED and view.status not in FINAL:
         what = "was released by this process; nothing that is done is lost"
     else:
         # The reason of a failure is the class of its error, which the error's text begins with.
@@ -198,6 +208,14 @@ def _headline(view: RunView, code: int) -> Text:
         why = view.error or (view.detail if view.reason != "in-doubt" else None)
         what = f"{verb}{view.status}{reason}" + (f": {why}" if why else "")
     return Text(f"outlast: run {printable(view.run_id)} {printable(what)}")
+
+
+def _operator() -> str:
+    """Who is at the keyboard, for the record."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # an account without a name, as in some containers
+        return f"uid {os.getuid()}"
 
 
 def _workflow_of(target: str) -> str:

@@ -108,6 +108,7 @@ class Heart:
             if isinstance(lost, Exception):
                 self._problem = lost  # a later beat may still save the lease
                 return
+            self._problem = None
             with self._changed:
                 for run, kept in self._runs.items():
                     if run in runs:

@@ -3,6 +3,7 @@
 from outlast.engine.history import Past
 from outlast.engine.requests import Call
 from outlast.engine.run import Run
+from outlast.engine.spec import WorkflowSpec
 from outlast.engine.stop import Hold
 from outlast.policy.gate import Deny
 from outlast.records import StoredEvent, Unknown
@@ -94,4 +95,30 @@ def stuck(run: Run, key: str) -> Hold:
         "its process",
         f"End the process that executes the run, then: outlast resume {run.run_id}",
         key,
+    )
+
+
+def ended_early(run: Run, problem: Exception | None) -> Hold:
+    """The workflow returned or raised without asking for all that is recorded."""
+    left = run.history.unconsumed()
+    how = (
+        "returned" if problem is None else f"raised {type(problem).__name__}: {problem}, and ended"
+    )
+    return Hold(
+        "diverged",
+        f"the workflow {how} without asking for {len(left)} recorded calls, the first is "
+        f"{left[0].key}",
+        f"Bring back what the run started with, then: outlast resume {run.run_id}",
+        left[0].key,
+    )
+
+
+def signature_changed(run: Run, spec: WorkflowSpec, recorded: list[str]) -> Hold:
+    """The workflow does not take the arguments that the run was started with."""
+    return Hold(
+        "diverged",
+        f"the run was started with the arguments {', '.join(recorded) or 'none'}, and the workflow "
+        f"now is {spec.name}{spec.signature}; it was not called",
+        "Bring back a signature that takes them (new parameters need defaults), then: outlast "
+        f"resume {run.run_id}",
     )

@@ -13,7 +13,7 @@ from msgspec import Raw
 from outlast import codec, events
 from outlast.engine.drive import drive_async, drive_sync, sequence
 from outlast.engine.ended import Raised, Returned
-from outlast.engine.holds import unreadable
+from outlast.engine.holds import ended_early, signature_changed, unreadable
 from outlast.engine.order import PASSES
 from outlast.engine.outcomes import pack
 from outlast.engine.requests import Drain, Reply, Request, Write
@@ -170,7 +170,7 @@ def arguments(run: Run, spec: WorkflowSpec) -> tuple[tuple[object, ...], dict[st
     started it.
 
     Raises:
-        StopRun: they cannot be read any more; the run is held.
+        StopRun: they cannot be read any more, or do not fit the workflow; the run is held.
     """
     hints = tuple(p.annotation for p in spec.signature.parameters.values())
     try:
@@ -178,7 +178,19 @@ def arguments(run: Run, spec: WorkflowSpec) -> tuple[tuple[object, ...], dict[st
     except Unreadable as problem:
         run.request_stop(unreadable(run, f"its arguments: {problem}"))
         raise StopRun(run.stop) from None
-    bound = inspect.BoundArguments(spec.signature, cast(OrderedDict[str, object], stored))
+    names = cast(OrderedDict[str, object], stored)
+    missing = [
+        name
+        for name, parameter in spec.signature.parameters.items()
+        if name not in names
+        and parameter.default is parameter.empty
+        and not _is_variadic(parameter)
+    ]
+    if missing or names.keys() - spec.signature.parameters.keys():
+        run.request_stop(signature_changed(run, spec, list(names)))
+        raise StopRun(run.stop)
+    bound = inspect.BoundArguments(spec.signature, names)
+    bound.apply_defaults()
     return bound.args, bound.kwargs
 
 
@@ -218,7 +230,7 @@ def _conclude(
     if run.stop is None:
         yield Drain()
     if run.stop is None and run.history.unconsumed():
-        run.request_stop(_returned_early(run))
+        run.request_stop(ended_early(run, ended.exc if isinstance(ended, Raised) else None))
     event, becomes = _last_word(run, spec, ended)
     if event is None:
         return Conclusion(run, None)
@@ -275,12 +287,5 @@ def _outcome(
     return events.RunCompleted(Raw(data)), Becomes("completed")
 
 
-def _returned_early(run: Run) -> Hold:
-    left = run.history.unconsumed()
-    return Hold(
-        "diverged",
-        f"the workflow ended without asking for {len(left)} recorded calls, the first is "
-        f"{left[0].key}",
-        f"Bring back the code that the run started with, then: outlast resume {run.run_id}",
-        left[0].key,
-    )
+def _is_variadic(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)

@@ -56,7 +56,8 @@ class AttemptInfo:
 class Run:
     """A claimed run: its identity, its history, what is open in it, and whether it must stop.
 
-    Only `request_stop`, `closed` and `watch` are called from other threads.
+    Steps in threads (`asyncio.to_thread`) use it too, so what they share is guarded by the lock or
+    changed by single operations.
     """
 
     def __init__(

@@ -267,6 +267,7 @@ def _claim(plan: Plan, opened: OpenStore, owner: Identity) -> Claim:
     world = opened.store.world
     return Claim(
         run_id=plan.run_id,
+        workflow=plan.spec.name,
         world=world,
         owner=owner,
         lease=lease_from(world, plan.settings.lease),

@@ -4,6 +4,7 @@ import msgspec
 
 COMPLETED, FAILED, USAGE, HELD, KILLED, WAITING, OWNED, STORE = range(8)
 BUG, INTERRUPTED, TERMINATED = 70, 130, 143
+STOPPED = frozenset({INTERRUPTED, TERMINATED})
 """Exit codes of commands that execute a run, and of the worker process."""
 
 STUCK = 75
@@ -20,6 +21,7 @@ class Order(msgspec.Struct, frozen=True):
         arguments: JSON text: an array of positional or an object of keyword arguments.
         tags: labels of a new run.
         in_process: without a worker process (for debuggers).
+        wait: wait for timers and retries; otherwise leave, and say when the run is due.
         wait_if_owned: if another live process has the run, wait for its result.
         resume: an operator asked for it, so any hold is lifted.
         grace: seconds that open attempts get once the process was asked to stop.
@@ -32,6 +34,7 @@ class Order(msgspec.Struct, frozen=True):
     arguments: str | None = None
     tags: dict[str, str] = {}
     in_process: bool = False
+    wait: bool = True
     wait_if_owned: bool = False
     resume: bool = False
     grace: float = 5.0

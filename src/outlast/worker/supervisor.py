@@ -48,8 +48,10 @@ def run_supervised(order: Order) -> int:
     while True:
         worker = _Worker(order, store)
         code = worker.run()
-        if worker.asked is not None:
+        if worker.asked is not None and (code < 0 or code in codes.STOPPED):
             return codes.INTERRUPTED if worker.asked == signal.SIGINT else codes.TERMINATED
+        if worker.asked is not None and code != codes.STUCK:
+            return code  # it came to its end before it could be stopped
         if code == codes.STUCK:
             _say(order, "was ended since a step outlived its timeout; starting another")
         elif worker.left_run():
@@ -123,12 +125,14 @@ class _Worker:
     def _beat(self, ended: threading.Event) -> None:
         """Renew the worker's leases until it ends; its own heart may be stopped by C code."""
         lease = Settings().lease
-        boot = self._store.world.identity().boot
+        here = self._store.world.identity()
         while not ended.wait(lease / BEATS_PER_LEASE):
             if self._started is None or start_ticks(self._pid) != self._started:
                 return
             until = lease_from(self._store.world, lease)
-            item = RenewForProcess(boot, self._pid, self._started, until)
+            item = RenewForProcess(
+                here.host, here.boot, here.namespace, self._pid, self._started, until
+            )
             with contextlib.suppress(StoreError):  # the worker meets the same trouble, and says so
                 self._store.write(item, durable=False)
 

@@ -67,6 +67,7 @@ def carry_out(order: Order) -> object:
         spec=spec,
         run_id=order.run_id,
         new=None if order.target is None else _new_run(order, spec, opened, settings),
+        wait=order.wait,
         if_owned="wait" if order.wait_if_owned else "raise",
         settings=settings,
         resume=order.resume,
@@ -144,7 +145,13 @@ def work(order: Order) -> int:
     except KeyboardInterrupt:
         return codes.INTERRUPTED
     except SystemExit as exit:
-        return exit.code if isinstance(exit.code, int) else codes.FAILED
+        if exit.code == codes.TERMINATED:  # SIGTERM, see signals.py
+            return codes.TERMINATED
+        # A tool's own code must not pass for one of ours: 0 would say that the run has completed.
+        _say(
+            f"run {order.run_id}: the program called sys.exit({exit.code!r}); the run was released"
+        )
+        return codes.FAILED
     except Exception as bug:  # errors of the workflow arrive as RunFailed, so this one is ours
         if os.environ.get("OUTLAST_DEBUG"):
             raise

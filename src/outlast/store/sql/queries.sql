@@ -34,7 +34,9 @@ SET lease_wall = :lease_wall, lease_boot = :lease_boot
 WHERE status IN ('running', 'waiting')
   AND json_extract(owner, '$.pid') = :pid
   AND json_extract(owner, '$.started') = :started
-  AND json_extract(owner, '$.boot') = :boot;
+  AND json_extract(owner, '$.boot') = :boot
+  AND json_extract(owner, '$.namespace') = :namespace
+  AND json_extract(owner, '$.host') = :host;
 
 -- name: insert_run
 INSERT INTO runs (run_id, uid, workflow, source, args, digest, status, tags, trace_id,
