@@ -5,6 +5,7 @@
 #   make format        rewrite the code the way `make lint` wants it
 #   make lint          the checks of `make test` without the tests
 #   make bench         the benchmarks (numbers to read, nothing is asserted)
+#   make values        write the tables in docs/values.md anew
 #   make constraints   pin the newest versions that pyproject.toml allows
 #   make clean         remove what the targets above made (runs and their stores stay)
 
@@ -13,7 +14,7 @@ PY := .venv/bin/python
 # The stamp names the directory, because a copied .venv still points to where it was made.
 READY := .venv/.ready-$(shell pwd | cksum | cut -d' ' -f1)
 
-.PHONY: test demo lint format bench constraints clean
+.PHONY: test demo lint format bench values constraints clean
 .DEFAULT_GOAL := test
 
 test: $(READY)
@@ -27,6 +28,9 @@ demo: $(READY)
 
 bench: $(READY)
 	@$(PY) -m bench
+
+values: $(READY)
+	@$(PY) -m tests.codec.table
 
 format: $(READY)
 	@$(PY) -m ruff check --fix-only --quiet .

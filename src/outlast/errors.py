@@ -137,7 +137,17 @@ class RunWaiting(RunStopped):
 
 
 class RunOwned(RunStopped):
-    """Another live process executes the run."""
+    """Another live process executes the run.
+
+    Attributes:
+        owner: that process, such as `process 11827 on vm`.
+    """
+
+    def __init__(self, run_id: str, owner: str) -> None:
+        text = f"run {run_id} is being executed by {owner}"
+        super().__init__(run_id, f'{text}; if_owned="wait" waits for its result')
+        self.args = (run_id, owner)
+        self.owner = owner
 
 
 class RunReleased(RunStopped):

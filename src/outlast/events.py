@@ -4,7 +4,7 @@ An event's `data` is JSON. Values of the user's program stand in it as `Raw`: JS
 made and that only the codec reads. Fields may be added later, with a default; none is removed.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 from msgspec import Raw
@@ -143,7 +143,7 @@ class PolicyDecided(Event, frozen=True):
     simply allowed it)."""
 
     kind = "policy.decided"
-    decision: str
+    decision: Literal["deny"]
     rule: str = ""
 
 
@@ -194,19 +194,21 @@ class StepAbandoned(Event, frozen=True):
 
 
 class StepInDoubt(Event, frozen=True):
-    """A `once` attempt ended in a way that does not tell whether its effect took place."""
+    """A `once` attempt ended in a way that does not tell whether its effect took place. `fault` is
+    the class that its error gets should it turn out that it did not."""
 
     kind = "step.in_doubt"
     attempt: int
     why: str
     error: ErrorRecord | None = None
+    fault: str = ""
 
 
 class StepReconciled(Event, frozen=True):
     """What the reconcile function answered: `done`, `not-done` or `unknown`."""
 
     kind = "step.reconciled"
-    answer: str
+    answer: Literal["done", "not-done", "unknown"]
     why: str = ""
 
 
@@ -214,14 +216,15 @@ class StepSettled(Event, frozen=True):
     """What an operator decided: `done` (with a value as plain JSON), `not-done` or `failed`."""
 
     kind = "step.settled"
-    decision: str
+    decision: Literal["done", "not-done", "failed"]
     value: Raw = NOTHING
     text: str = ""
     by: str = ""
 
 
 class StepLate(Event, frozen=True):
-    """A result that arrived after the run had gone to another owner: evidence, never replayed."""
+    """How an attempt ended, learnt when that could not be recorded as its outcome: evidence. It is
+    never replayed as such, but it can settle a doubt."""
 
     kind = "step.late"
     attempt: int

@@ -2,11 +2,11 @@
 
 There are three ways to write (design, section 5.2). *Owner* writes carry an epoch and are refused
 once another process has claimed the run. *Commands* (control.py) depend on the run's status.
-*Evidence* is appended whatever the state, and is never replayed.
+*Evidence* is appended whatever the state; it is never replayed as such, but can settle a doubt.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -130,6 +130,8 @@ class OwnerWrite:
         mode: `open` starts something, so the run must be active; `record` tells what has ended,
             which is also allowed once an operator has paused the run.
         becomes: the new status, or None to leave it.
+        standing: what the status should be as things are, asked in the transaction itself: commits
+            may come in another order than the changes that they tell of.
         lease: renewed in the same transaction, if given.
         release: the owner lets go of the run.
     """
@@ -142,6 +144,7 @@ class OwnerWrite:
     becomes: Becomes | None = None
     lease: Lease | None = None
     release: bool = False
+    standing: Callable[[], Becomes] | None = None
 
     def apply(self, tx: Tx) -> int:
         """Append; returns the last sequence number.
@@ -164,8 +167,8 @@ class OwnerWrite:
         if moved and (self.mode == "open" or status != "held"):
             raise RunMoved(self.run_id, status)
         last = extend(tx, self.run_id, seq, head, epoch, self.at, self.entries)
-        if self.becomes is not None and not moved:
-            put_status(tx, self.run_id, self.becomes)
+        if not moved:
+            self._put_status(tx, status)
         if self.release:
             put_owner(tx, self.run_id, self.epoch, None, None)
         elif self.lease is not None:
@@ -178,10 +181,20 @@ class OwnerWrite:
             )
         return last
 
+    def _put_status(self, tx: Tx, before: Status) -> None:
+        becomes = self.becomes
+        if becomes is None and self.standing is not None:
+            becomes = self.standing()
+            if becomes.status == before == "running":
+                return
+        if becomes is not None:
+            put_status(tx, self.run_id, becomes)
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Something worth keeping that came too late to count. Unfenced, never replayed."""
+    """Something worth keeping that came too late to count. Unfenced; never replayed as such, but it
+    can settle a doubt."""
 
     run_id: str
     epoch: int

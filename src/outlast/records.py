@@ -123,7 +123,16 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A step as an operator sees it. `started` and `ended` are seconds since the epoch."""
+    """A step as an operator sees it. `started` and `ended` are seconds since the epoch.
+
+    Attributes:
+        worked: seconds that its attempts took, without what lay between them.
+        unmeasured: attempts whose process died, so that nobody knows how long they took; they
+            count nothing in `worked`.
+        repeated: an undeclared step was tried again, so it may have happened twice.
+        reconciled: what its reconcile function answered, such as `done`, or what an operator
+            decided, such as `settled done by ann`.
+    """
 
     key: str
     name: str
@@ -138,6 +147,8 @@ class StepView:
     error: str | None = None
     repeated: bool = False
     reconciled: str | None = None
+    worked: float = 0.0
+    unmeasured: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +159,9 @@ class RunView:
         interrupted: the run is unfinished and whoever executed it is gone.
         result: the workflow's result as plain JSON data, once completed.
         error: text of the workflow's exception, once failed.
-        turn: the last saved turn of an agent loop.
+        traceback: where that exception came from, as Python prints it.
+        owner: the live process that executes it, such as `process 11827 on vm`.
+        turn: the last saved turn of an agent loop, counted as in keys: 3 is the turn of `x#0.t3.1`.
         finished: how many steps have completed.
         steps: all steps; empty in a list of runs.
     """
@@ -170,5 +183,7 @@ class RunView:
     seq: int
     head: str
     turn: int | None = None
+    traceback: str | None = None
+    owner: str | None = None
     finished: int = 0
     steps: list[StepView] = field(default_factory=list)

@@ -66,13 +66,11 @@ def unfinished(store: Store, own_claims: Set[str]) -> list[RunRow]:
     ]
 
 
-def is_interrupted(row: RunRow, store: Store) -> bool:
-    """Whether the run should be going on, but whoever executed it is gone."""
-    return (
-        row.status in ("running", "waiting")
-        and row.owner is not None
-        and is_abandoned(row, store.world, _own_claims(row, store))
-    )
+def _live_owner(row: RunRow, store: Store) -> str | None:
+    """The process that executes the run, in words; None if nobody does."""
+    if row.owner is None or is_abandoned(row, store.world, _own_claims(row, store)):
+        return None
+    return f"process {row.owner.pid} on {row.owner.host}"
 
 
 def _own_claims(row: RunRow, store: Store) -> frozenset[str]:
@@ -84,13 +82,14 @@ def _own_claims(row: RunRow, store: Store) -> frozenset[str]:
 
 def run_view(store: Store, row: RunRow, *, with_steps: bool = True) -> RunView:
     """A run as an operator sees it."""
-    interrupted = is_interrupted(row, store)
+    owner = _live_owner(row, store)
+    going_on = row.status in ("running", "waiting")
     view = RunView(
         run_id=row.run_id,
         workflow=row.workflow,
         status=row.status,
         reason=row.reason,
-        interrupted=interrupted,
+        interrupted=going_on and row.owner is not None and owner is None,
         result=None,
         error=None,
         detail=row.detail,
@@ -102,6 +101,7 @@ def run_view(store: Store, row: RunRow, *, with_steps: bool = True) -> RunView:
         epoch=row.epoch,
         seq=row.seq,
         head=row.head.hex(),
+        owner=owner,
     )
     if not with_steps:
         ((finished, turn),) = cast(
@@ -109,8 +109,8 @@ def run_view(store: Store, row: RunRow, *, with_steps: bool = True) -> RunView:
         )
         return replace(_with_ending(view, _last(store, row)), finished=finished, turn=turn)
     rows = read_events(store, row.run_id)
-    alive = row.status in ("running", "waiting") and row.owner is not None and not interrupted
-    steps = steps_of(rows, alive=alive)
+    alive = going_on and owner is not None
+    steps = steps_of(rows, alive=alive, now=store.world.wall())
     done = sum(step.status == "completed" for step in steps)
     view = replace(view, steps=steps, finished=done, turn=_turn(rows))
     return _with_ending(view, _last(store, row))
@@ -130,7 +130,8 @@ def _with_ending(view: RunView, last: StoredEvent | None) -> RunView:
         case events.RunCompleted():
             return replace(view, result=codec.plain(bytes(event.result)))
         case events.RunFailed():
-            return replace(view, error=f"{event.error.type}: {event.error.message}")
+            error = f"{event.error.type}: {event.error.message}"
+            return replace(view, error=error, traceback=event.error.traceback or None)
         case _:
             return view
 
@@ -174,16 +175,21 @@ class _Step:
     error: str | None = None
     repeated: bool = False
     reconciled: str | None = None
-    interrupted: bool = False
     retrying: bool = False  # waits for its next attempt
+    opened: float | None = None  # when the attempt that is open was opened
+    worked: float = 0.0
+    unmeasured: int = 0
 
 
-def steps_of(rows: Iterable[StoredEvent], *, alive: bool) -> list[StepView]:
+def steps_of(
+    rows: Iterable[StoredEvent], *, alive: bool, now: float | None = None
+) -> list[StepView]:
     """The steps of a run in the order in which they were first opened.
 
     Args:
         rows: the run's events, oldest first.
         alive: somebody executes the run, so that an open attempt is really running.
+        now: the time up to which an attempt that runs has worked; not counted if left out.
     """
     steps: dict[str, _Step] = {}
     for row in rows:
@@ -193,8 +199,9 @@ def steps_of(rows: Iterable[StoredEvent], *, alive: bool) -> list[StepView]:
         step = steps.get(row.key)
         if step is None:
             step = steps[row.key] = _Step(row.key, row.at, name=row.key.rpartition("#")[0])
+        _measure(step, event, row.at)
         _apply(step, event, row.at)
-    return [_finish(step, alive) for step in steps.values()]
+    return [_finish(step, alive, now) for step in steps.values()]
 
 
 def doubtful(steps: Sequence[StepView]) -> list[StepView]:
@@ -205,10 +212,13 @@ def doubtful(steps: Sequence[StepView]) -> list[StepView]:
 def _apply(step: _Step, event: events.Event, at: float) -> None:
     match event:
         case events.StepStarted():
-            step.repeated |= step.interrupted and event.effect == "assumed"
+            step.repeated |= event.attempt > 1 and event.effect == "assumed"
             step.name, step.effect, step.attempts = event.name, event.effect, event.attempt
             step.preview, step.idempotency = event.preview, event.idempotency
+            if not step.retrying:
+                step.error = step.fault = None  # the doubt that went before
             step.status, step.ended, step.retrying = "running", None, False
+            step.opened = at
         case events.StepCompleted():
             step.status, step.ended, step.error, step.fault = "completed", at, None, None
         case events.StepFailed():
@@ -216,14 +226,15 @@ def _apply(step: _Step, event: events.Event, at: float) -> None:
             step.status, step.ended = ("failed", at) if event.final else ("running", None)
             step.error, step.fault = f"{event.error.type}: {event.error.message}", event.error.fault
         case events.StepInterrupted():
-            step.interrupted = True
-            step.status, step.ended = _unless_once(step, "interrupted"), at
+            _cut_off(step, "interrupted", PROCESS_ENDED)
+            step.ended = at
         case events.StepAbandoned():
             if step.status == "running":
-                step.status = _unless_once(step, "abandoned")
+                _cut_off(step, "abandoned", "the workflow cancelled it")
             step.ended = at
         case events.StepInDoubt():
             step.status, step.ended, step.error = "in-doubt", at, event.why
+            step.fault = "unknown-outcome"
         case events.StepReconciled():
             step.reconciled = f"{event.answer}: {event.why}" if event.why else event.answer
             if event.answer != "done":
@@ -232,8 +243,37 @@ def _apply(step: _Step, event: events.Event, at: float) -> None:
             step.status = "interrupted" if event.decision == "not-done" else "failed"
             step.status = "completed" if event.decision == "done" else step.status
             step.error = event.text or None
+            step.reconciled = f"settled {event.decision}" + (f" by {event.by}" if event.by else "")
         case _:
             pass
+
+
+PROCESS_ENDED = "its process ended while it ran"
+
+_ENDS_OF_ATTEMPTS = (
+    events.StepCompleted,
+    events.StepFailed,
+    events.StepInterrupted,
+    events.StepAbandoned,
+    events.StepInDoubt,
+)
+
+
+def _measure(step: _Step, event: events.Event, at: float) -> None:
+    """Add the attempt that an event ends to the time that the step has worked."""
+    if step.opened is None or not isinstance(event, _ENDS_OF_ATTEMPTS):
+        return
+    if isinstance(event, events.StepInterrupted) and event.crash:
+        step.unmeasured += 1  # the event says when it was noticed, not when it happened
+    else:
+        step.worked += max(at - step.opened, 0.0)
+    step.opened = None
+
+
+def _cut_off(step: _Step, status: StepStatus, why: str) -> None:
+    step.status = _unless_once(step, status)
+    if step.status == "in-doubt":
+        step.error = why
 
 
 def _unless_once(step: _Step, status: StepStatus) -> StepStatus:
@@ -242,14 +282,16 @@ def _unless_once(step: _Step, status: StepStatus) -> StepStatus:
     return "in-doubt" if step.effect == "once" and not step.retrying else status
 
 
-def _finish(step: _Step, alive: bool) -> StepView:
-    status = step.status
-    if status == "running" and not alive:
-        status = _unless_once(step, "interrupted")
+def _finish(step: _Step, alive: bool, now: float | None) -> StepView:
+    if step.status == "running" and not alive:
+        _cut_off(step, "interrupted", PROCESS_ENDED)
+    if step.opened is not None and alive and now is not None:
+        step.worked += max(now - step.opened, 0.0)
+    unknown = step.opened is not None and not alive
     return StepView(
         key=step.key,
         name=step.name,
-        status=status,
+        status=step.status,
         attempts=step.attempts,
         effect=step.effect,
         started=step.started,
@@ -260,6 +302,8 @@ def _finish(step: _Step, alive: bool) -> StepView:
         error=step.error,
         repeated=step.repeated,
         reconciled=step.reconciled,
+        worked=step.worked,
+        unmeasured=step.unmeasured + unknown,
     )
 
 

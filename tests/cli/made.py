@@ -22,6 +22,7 @@ def step(key: str, **fields: Any) -> StepView:
         effect="read",
         started=STARTED,
         ended=STARTED + 1,
+        worked=1.0,
     )
     return replace(base, **fields)
 

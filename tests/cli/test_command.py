@@ -13,6 +13,9 @@ import apsw
 import pytest
 
 from outlast.cli.main import main
+from outlast.worker.order import Order
+from outlast.worker.stores import get_store
+from outlast.worker.supervisor import _Worker
 
 DESK = """
 import asyncio, os, pathlib, signal, sys
@@ -67,6 +70,10 @@ async def watch() -> None:
 async def patient() -> None:
     await watch()
 
+@outlast.workflow()
+def sleepy() -> None:
+    outlast.sleep(600).result()
+
 def helper() -> None:
     pass
 """
@@ -113,7 +120,7 @@ def test_a_run_prints_its_result_and_ends_with_zero(outlast, how):
     done = outlast("run", "desk.py:desk", '["hi"]', "--id", "t-1", "--tag", "a=b", *how)
     assert done.returncode == 0, done.stderr
     assert '"answer": "HI"' in done.stdout
-    assert "think #1 completed" in done.stderr
+    assert "think#0 completed" in done.stderr
     assert shown(outlast, "t-1")["tags"] == {"a": "b"}
 
 
@@ -151,11 +158,13 @@ def test_a_killed_run_is_interrupted_and_resume_goes_on_where_it_was(outlast):
     assert view["interrupted"] is True
     assert "outlast resume t-1" in outlast("show", "t-1").stdout
     assert "interrupted" in outlast("ls").stdout
+    for word, found in (("interrupted", 1), ("completed", 0)):
+        assert len(json.loads(outlast("ls", "--status", word, "--json").stdout)) == found
 
     done = outlast("resume", "t-1")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["HI", 3]
-    assert "resuming t-1: 1 step replayed, continuing at pay #2" in done.stderr
+    assert "resuming t-1: 1 step replayed, continuing at pay#1" in done.stderr
     think, pay = shown(outlast, "t-1")["steps"]
     assert (think["attempts"], pay["attempts"]) == (1, 2)
 
@@ -177,6 +186,18 @@ def test_a_failed_run_says_why_and_ends_with_one(outlast):
     assert "no such" in done.stderr
     assert "\x1b" not in done.stderr
     assert "Traceback" not in done.stderr
+    assert done.stderr.count("no such") == 2  # told of the step, and of the run
+    line = 1 + DESK.splitlines().index('    raise ValueError("no such \\x1b[31m order")')
+    assert f"desk.py:{line})" in done.stderr
+    view = shown(outlast, "t-1")
+    assert view["traceback"].startswith("Traceback")
+    assert "in failing" in outlast("show", "t-1").stdout
+
+
+def test_no_wait_leaves_a_run_that_sleeps(outlast):
+    done = outlast("run", "desk.py:sleepy", "--id", "t-1", "--no-wait")
+    assert done.returncode == 5, done.stderr
+    assert "It sleeps until" in done.stderr
 
 
 def test_a_run_in_doubt_is_held_until_it_is_settled_with_the_line_it_printed(outlast):
@@ -185,12 +206,19 @@ def test_a_run_in_doubt_is_held_until_it_is_settled_with_the_line_it_printed(out
     for fact in ("ann@example.org", "the server hung up", "--not-done"):
         assert fact in held.stderr
     key = shown(outlast, "t-1")["steps"][-1]["key"]
-    assert f"settle t-1 '{key}' --done '…'" in held.stderr
+    assert f"settle t-1 '{key}' --done '\"TEXT\"'" in held.stderr
 
     settled = outlast("settle", "t-1", key, "--done", '"sent"')
     assert settled.returncode == 0, settled.stderr
+    step = shown(outlast, "t-1")["steps"][-1]
+    assert step["reconciled"].startswith("settled done by ")
+    listed, at_hand = outlast("ls").stdout, outlast("show", "t-1").stdout
+    assert listed.splitlines()[1].split()[-2] == "2"
+    assert "2 steps" in at_hand
+    assert "completed (settled)" in at_hand
     done = outlast("resume", "t-1")
     assert (done.returncode, done.stdout) == (0, "sent\n"), done.stderr
+    assert "completed (settled)" in outlast("show", "t-1").stdout
 
 
 def test_a_step_settled_as_failed_raises_in_the_workflow(outlast):
@@ -290,16 +318,40 @@ def test_a_run_has_one_owner_and_ctrl_c_gives_it_back(outlast, tmp_path):
     with started(tmp_path, *words, stderr=subprocess.PIPE) as process:
         second = outlast("resume", "t-1")
         assert second.returncode == 6
-        assert second.stderr.count("\n") == 1, second.stderr
-        assert "outlast resume t-1 --wait" in second.stderr
+        owner = shown(outlast, "t-1")["owner"]
+        assert owner.startswith("process ")
+        assert second.stderr.splitlines() == [
+            "outlast: run t-1 is being executed already",
+            f"{owner} goes on with it. To wait for its end:",
+            "  outlast resume t-1 --wait",
+        ]
 
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
+    first, *_ = said.splitlines()
+    assert first == (b"outlast: finishing what is open (at most 5 s); Ctrl-C again cuts it off")
     assert b"outlast resume t-1" in said
     assert b"Traceback" not in said
     view = shown(outlast, "t-1")
-    assert (view["status"], view["interrupted"]) == ("queued", False)
+    assert (view["status"], view["interrupted"], view["owner"]) == ("queued", False, None)
+    assert "released: Ctrl-C" in outlast("ls").stdout
+
+
+def test_ctrl_c_before_the_worker_has_begun_ends_it_without_a_traceback(tmp_path, capfd):
+    order = Order(store=f"sqlite:///{tmp_path}/runs.db", run_id="t-1", target="desk.py:desk")
+    worker = _Worker(order, get_store(order.store).store)
+    popen = subprocess.Popen
+
+    def interrupted(*words, **how):
+        process = popen(*words, **how)
+        process.send_signal(signal.SIGINT)
+        return process
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(subprocess, "Popen", interrupted)
+        assert worker.run() == 130
+    assert capfd.readouterr().err == ""
 
 
 def test_on_a_terminal_what_the_workflow_prints_stands_on_lines_of_its_own(outlast):
@@ -317,7 +369,7 @@ def test_on_a_terminal_what_the_workflow_prints_stands_on_lines_of_its_own(outla
     lines = re.split("[\r\n]+", re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", written.decode()))
     for line in ("thinking about hi", "written past Python", '  "answer": "HI",'):
         assert line in lines
-    assert any(line.startswith("think #1 completed") for line in lines)
+    assert any(line.startswith("think#0 completed") for line in lines)
 
 
 def _read(terminal):

@@ -1,7 +1,9 @@
 """The story that is told while a run is under way."""
 
+import pytest
+
 from outlast.cli.progress import Story, look, now_doing
-from tests.cli.made import plain, run, step
+from tests.cli.made import DOUBT, plain, run, step
 
 DONE = [step("think#0"), step("search#1")]
 
@@ -19,7 +21,7 @@ def test_a_new_run_tells_each_step_once_as_it_ends():
         run(status="running", steps=DONE),
         run(status="completed", steps=DONE),
     )
-    assert lines == ["think #1 completed after 1.00 s", "search #2 completed after 1.00 s"]
+    assert lines == ["think#0 completed after 1.00 s", "search#1 completed after 1.00 s"]
 
 
 def test_a_resumed_run_tells_how_many_steps_replay_and_where_it_goes_on():
@@ -33,14 +35,14 @@ def test_a_resumed_run_tells_how_many_steps_replay_and_where_it_goes_on():
             steps=[*DONE, step("think#2", status="running", ended=None)],
         ),
     )
-    assert lines == ["resuming ticket-81: 2 steps replayed, continuing at think #3"]
+    assert lines == ["resuming ticket-81: 2 steps replayed, continuing at think#2"]
 
 
 def test_it_goes_on_at_the_step_that_the_crash_interrupted():
     before = run(status="running", interrupted=True, steps=[*DONE, step("pay#2", status="running")])
     again = step("pay#2", attempts=2, ended=None, status="running")
     lines = told(before, run(status="running", epoch=2, steps=[*DONE, again]))
-    assert lines == ["resuming ticket-81: 2 steps replayed, continuing at pay #3"]
+    assert lines == ["resuming ticket-81: 2 steps replayed, continuing at pay#2"]
 
 
 def test_a_step_that_was_settled_meanwhile_is_told():
@@ -50,8 +52,8 @@ def test_a_step_that_was_settled_meanwhile_is_told():
         run(status="running", epoch=2, steps=[*DONE, step("mail#2")]),
     )
     assert lines == [
-        "resuming ticket-81: 2 steps replayed, continuing at mail #3",
-        "mail #3 completed after 1.00 s",
+        "resuming ticket-81: 2 steps replayed, continuing at mail#2",
+        "mail#2 completed after 1.00 s",
     ]
 
 
@@ -87,10 +89,27 @@ def test_a_new_id_is_not_taken_for_the_run_whose_id_it_begins():
 def test_a_failed_step_is_told_with_its_attempts_and_its_error():
     bad = step("search#0", status="failed", attempts=3, error="Timeout: slow\nand more")
     (line,) = told(None, run(status="running", steps=[bad]))
-    assert line == "search #1 failed after 1.00 s, 3 tries: Timeout: slow\\nand more"
+    assert line == "search#0 failed after 1.00 s, 3 tries: Timeout: slow\\nand more"
 
 
 def test_the_moving_line_names_current_steps_and_counts():
     steps = [*DONE, step("think#2", status="running", attempts=2), step("b#3", status="running")]
     line = now_doing(run(status="running", steps=steps, turn=5))
-    assert line == "ticket-81 · think #3 try 2, b #4 · 2 done · turn 5"
+    assert line == "ticket-81 · think#2 try 2, b#3 · 2 done · turn t5"
+
+
+@pytest.mark.parametrize(
+    ("after", "where"),
+    [
+        (
+            {"status": "held", "reason": "in-doubt", "steps": [*DONE, DOUBT.steps[-1]]},
+            "stopped at send_reply#3",
+        ),
+        ({"status": "held", "reason": "diverged", "steps": DONE}, "held before any further step"),
+    ],
+    ids=["in doubt", "diverged"],
+)
+def test_a_resume_that_comes_to_a_hold_says_where(after, where):
+    story = Story(run(status="running", interrupted=True, steps=after["steps"]))
+    (line,) = plain(story.end(run(epoch=2, **after)))
+    assert line == f"resuming ticket-81: 2 steps replayed, {where}"

@@ -1,11 +1,14 @@
 """What the command line shows, from records made by hand."""
 
 import io
+import os
 import shlex
+from pathlib import Path
 
 import pytest
 from rich.text import Text
 
+import outlast
 from outlast.api.client import Verdict
 from outlast.cli.output import Terminal, columns, printable, short
 from outlast.cli.render import (
@@ -18,6 +21,7 @@ from outlast.cli.render import (
     timeline,
     verdict_lines,
 )
+from outlast.cli.tracebacks import last_user_frame
 from outlast.cli.wording import COLOURS, Caller, advice, duration
 from outlast.records import FINAL, HoldReason, Status
 from tests.cli.made import DOUBT, STARTED, event, plain, run, step
@@ -49,9 +53,9 @@ def test_a_run_in_doubt_shows_what_was_sent_its_key_and_what_reconcile_said():
 def test_the_settle_commands_of_a_run_in_doubt_can_be_pasted():
     commands = words_of(shown(DOUBT))
     settle = ["outlast", "settle", "ticket-81", "send_reply#3"]
-    assert [*settle, "--done", "…"] in commands
+    assert [*settle, "--done", '"TEXT"'] in commands
     assert [*settle, "--not-done"] in commands
-    assert [*settle, "--failed", "…"] in commands
+    assert [*settle, "--failed", "TEXT"] in commands
     assert commands[-1] == ["outlast", "resume", "ticket-81"]
 
 
@@ -77,8 +81,12 @@ def test_every_run_that_can_go_on_says_how(view):
 
 
 def test_a_run_that_somebody_executes_suggests_to_wait_for_it():
-    commands = words_of(advice(run(status="running"), Caller(), NOW))
-    assert commands == [["outlast", "resume", "ticket-81", "--wait"]]
+    for status in ("running", "waiting"):
+        view = run(status=status, due_at=NOW + 9, owner="process 11827 on vm")
+        lines = advice(view, Caller(), NOW)
+        assert words_of(lines) == [["outlast", "resume", "ticket-81", "--wait"]]
+        assert "process 11827 on vm goes on with it" in "\n".join(lines)
+        assert "executed by process 11827 on vm" in shown(view)[1]
 
 
 def test_a_completed_run_shows_its_result_and_asks_for_nothing():
@@ -93,6 +101,67 @@ def test_a_failed_run_shows_its_error_and_no_command():
     lines = shown(run(status="failed", error="ValueError: no such order"))
     assert "ValueError: no such order" in lines
     assert words_of(lines) == []
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/home/ann/desk.py", line 7, in desk
+    return look()
+  File "{outlast}/engine/flow.py", line 90, in run_step
+    raise error
+ValueError: no such order
+"""
+
+
+def test_a_failed_run_shows_its_traceback_and_its_error_once():
+    error = "ValueError: no such order"
+    view = run(status="failed", error=error, detail="no such order", traceback=TRACEBACK)
+    lines = shown(view)
+    assert '  File "/home/ann/desk.py", line 7, in desk' in lines
+    assert "\n".join(lines).count("no such order") == 1
+
+
+def test_the_place_of_an_error_is_the_last_one_in_the_users_own_code():
+    ours = Path(outlast.__file__).parent
+    assert last_user_frame(TRACEBACK.format(outlast=ours)) == "/home/ann/desk.py:7"
+    assert last_user_frame(f'  File "{os.__file__}", line 3, in x') is None
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "shown_as"),
+    [
+        ("completed", "settled done by ann", "completed (settled)"),
+        ("failed", "settled failed", "failed (settled)"),
+        ("completed", "done", "completed (reconciled)"),
+        ("completed", "done: the result came late", "completed (reconciled)"),
+        ("completed", "not-done", "completed (reconciled not-done)"),
+        ("in-doubt", "settled done", "in-doubt"),
+    ],
+)
+def test_a_step_that_was_decided_about_says_by_whom(status, said, shown_as):
+    (_, line) = plain(timeline(run(steps=[step("a#0", status=status, reconciled=said)]), NOW))
+    assert line.endswith(f"  {shown_as}")
+
+
+def test_the_time_of_an_attempt_that_died_is_not_made_up():
+    steps = [step("a#0", unmeasured=1), step("b#1", unmeasured=1, worked=0.0)]
+    (_, some, none) = plain(timeline(run(steps=steps), NOW))
+    assert "≥ 1.00 s" in some
+    assert "?" in none.split()
+
+
+def test_a_long_error_fits_the_terminal_and_follows_in_full():
+    error = "Timeout: " + "slow " * 80 + "end"
+    view = run(steps=[step("a#0", status="failed", error=error)])
+    table, rest = plain(timeline(view, NOW, 100))[:2], plain(timeline(view, NOW, 100))[2:]
+    assert max(map(len, table)) == 100
+    assert table[1].endswith("…")
+    assert rest == ["", f"a#0  failed: {error}"]
+    assert plain(timeline(run(steps=[step("a#0")]), NOW, 100))[2:] == []
+
+
+def test_a_run_released_by_ctrl_c_says_so():
+    (_, line) = plain(run_list([run(status="queued", reason="released: SIGINT")], NOW))
+    assert "queued (released: Ctrl-C)" in line
 
 
 def test_both_sides_of_a_divergence_are_shown_line_by_line():
@@ -141,7 +210,7 @@ def test_a_bar_is_always_visible_and_never_longer_than_its_column(start, end):
 
 
 def test_a_running_step_reaches_to_now():
-    steps = [step("think#0", status="running", started=STARTED + 30, ended=None)]
+    steps = [step("think#0", status="running", started=STARTED + 30, ended=None, worked=30)]
     (line,) = plain(timeline(run(status="running", steps=steps), NOW))[1:]
     assert "30.00 s" in line
 
@@ -153,7 +222,7 @@ def test_a_list_has_one_line_for_each_run_in_aligned_columns():
     place = heading.index("STATUS")
     assert lines[0][place:].startswith("completed")
     assert lines[1][place:].startswith("running, interrupted")
-    assert lines[1].endswith("4")
+    assert lines[1].endswith("t4")
 
 
 def test_the_steps_that_are_not_completed_can_be_told_in_a_list():
@@ -237,6 +306,8 @@ def test_an_event_of_a_megabyte_is_shown_short():
     (_, line) = plain(journal_lines([event(1, "step.completed", "x#0", b"x" * 1_000_000)]))
     assert len(line) < 300
     assert line.endswith("…")
+    (_, line) = plain(journal_lines([event(1, "a.b", "x#0", b"x" * 1_000)], cut=False))
+    assert "x" * 1_000 in line
 
 
 def test_verify_names_the_altered_record_and_gives_the_whole_head_of_an_intact_journal():
@@ -256,8 +327,8 @@ def test_verify_names_the_altered_record_and_gives_the_whole_head_of_an_intact_j
         (0.0004, "0 ms"),
         (0.34, "340 ms"),
         (1.239, "1.24 s"),
-        (61, "1 min 01"),
-        (3 * 3600 + 5 * 60, "3 h 05"),
+        (61, "1 min 01 s"),
+        (3 * 3600 + 5 * 60, "3 h 05 min"),
         (3 * 86400, "3 d"),
     ],
 )

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections import Counter, OrderedDict, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -111,3 +111,11 @@ def test_preview_is_short_even_of_what_is_long() -> None:
         assert len(preview({"value": value})) <= 200
     assert len(preview({f"argument{n}": n for n in range(100)})) == 200
     assert preview({"q": "x" * 300}).count("…") == 1
+
+
+def test_moving_a_class_to_another_module_changes_no_fingerprint() -> None:
+    here = make_dataclass("Order", ["number"], namespace={"__module__": "here"})
+    there = make_dataclass("Order", ["number"], namespace={"__module__": "there"})
+    renamed = make_dataclass("Sale", ["number"], namespace={"__module__": "here"})
+    assert digest([here(1)]) == digest([there(1)])
+    assert digest([here(1)]) != digest([renamed(1)])

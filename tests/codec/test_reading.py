@@ -221,6 +221,15 @@ def test_annotations_of_every_form_lead_to_classes() -> None:
         decode(data)
 
 
+def test_a_class_that_has_moved_is_found_by_its_annotation() -> None:
+    stored = b'{"$dataclass":["old.place:Hit",{"title":"a"}]}'
+    assert decode(stored, hints=[list[kinds.Best] | kinds.Hit]) == kinds.Hit("a")
+    with pytest.raises(Unreadable):
+        decode(stored)
+    with pytest.raises(Unreadable):  # two of that name: which one is it?
+        decode(stored, hints=[kinds.Hit, dataclass(type("Hit", (), {"__qualname__": "Hit"}))])
+
+
 def test_a_literal_of_enum_members_leads_to_the_enum() -> None:
     from enum import Enum
 

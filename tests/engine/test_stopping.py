@@ -314,3 +314,17 @@ def test_a_stop_wakes_a_durable_sleep_at_once(url: str, parts: Parts) -> None:
     start = time.monotonic()
     held(flow, url)
     assert time.monotonic() - start < 4
+
+
+def test_a_plain_workflow_that_calls_an_asynchronous_step_is_told_so(url: str) -> None:
+    @step
+    async def tool() -> int:
+        return 1
+
+    @workflow
+    def flow() -> object:
+        return tool()
+
+    with pytest.raises(outlast.RunFailed, match="make the workflow `async def`"):
+        outlast.run(flow, run_id="r", store=url)
+    assert outlast.Client(url).run("r").steps == []

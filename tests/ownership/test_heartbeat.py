@@ -14,7 +14,7 @@ from outlast.world import World
 from tests.ownership.children import until
 from tests.ownership.gated import Gated
 
-LEASE = 0.6
+LEASE = 1.2
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])

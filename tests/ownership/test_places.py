@@ -311,23 +311,22 @@ def test_a_run_within_a_step_of_another_run_records_its_own_steps(url: str) -> N
     }
 
 
-def test_a_run_within_workflow_code_shifts_no_position_of_the_outer_one(url: str) -> None:
-    # On replay the inner run is over and is not executed, which must make no difference.
-    lives: list[int] = []
-
+@pytest.mark.parametrize("start", ["run", "execute", "submit"])
+def test_no_run_starts_in_workflow_code_where_each_replay_would_start_another(
+    url: str, start: str
+) -> None:
     @outlast.workflow
-    async def work() -> list[int]:
-        inner = await outlast.execute(doubling_async, 2, run_id="inner", store=url)
-        both = await asyncio.gather(asyncio.to_thread(double, 3), asyncio.to_thread(double, 4))
-        if not lives:
-            lives.append(1)
-            raise KeyboardInterrupt
-        return [inner, *both]
+    async def work() -> object:
+        if start == "execute":
+            return await outlast.execute(doubling_async, 2, store=url)
+        if start == "submit":
+            return outlast.submit(doubling, 2, store=url)
+        return await asyncio.to_thread(outlast.run, doubling, 2, store=url)
 
-    interrupted(work, url)
-    keys = {s.key for s in outlast.Client(url).run("r").steps}
-    assert outlast.run(work, run_id="r", store=url) == [4, 6, 8]
-    assert {s.key for s in outlast.Client(url).run("r").steps} == keys
+    with pytest.raises(outlast.RunFailed, match="call the workflow itself") as failed:
+        outlast.run(work, run_id="r", store=url)
+    assert isinstance(failed.value.__cause__, outlast.UsageError)
+    assert [run.run_id for run in outlast.Client(url).runs()] == ["r"]
 
 
 # ---- one id, one run

@@ -184,7 +184,7 @@ def test_a_late_completion_is_kept_as_evidence_and_counts_for_nothing(
 
 
 def test_an_owner_on_another_host_is_replaced_when_its_lease_ends(gated: Gated) -> None:
-    foreign = gated.start_in_body(host="elsewhere", lease=1.0)
+    foreign = gated.start_in_body(host="elsewhere", lease=4.0)
     foreign.kill()
     gated.open_gate()
     hasty = gated.start().end()

@@ -27,7 +27,8 @@ class Current:
         step: key of the step whose body runs; None in workflow code.
         attempt: number of the attempt, from 1; None in workflow code.
         deadline: when the attempt times out, in seconds since the epoch; None without a timeout.
-        replaying: recorded calls are still being repeated from the journal.
+        replaying: recorded calls of the running task, and of those that it started, are still to
+            be repeated from the journal. False in the body of a step.
         trace_id: 32 hexadecimal digits, the same in every life of the run.
         tags: as given when the run was created.
     """
@@ -54,7 +55,7 @@ def current() -> Current:
         step=attempt.key if attempt else None,
         attempt=attempt.number if attempt else None,
         deadline=attempt.deadline if attempt else None,
-        replaying=attempt is None and run.replaying(),
+        replaying=attempt is None and run.history.replaying(scope.prefix),
         trace_id=run.row.trace_id,
         tags=MappingProxyType(run.row.tags),
     )

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from outlast.control import Settle
 from outlast.errors import NotDone, UnknownRun, UsageError
+from outlast.events import escape_surrogates
 from outlast.leases import is_abandoned
 from outlast.records import FINAL, Done, RunRow, RunView, Status, StoredEvent
 from outlast.views import (
@@ -159,7 +160,7 @@ class Client:
         return result_of_row(self._store, row, None)
 
     def close(self) -> None:
-        """Say that this client is no longer used. Clients of one process share one open store, which
+        """Say that this client is no longer used. Clients of one process share an open store, which
         stays open until the process ends."""
 
     def _row(self, run_id: str) -> RunRow:
@@ -178,6 +179,8 @@ def resolve(client: Client, run_id: str) -> RunRow:
         if not rows:
             raise UnknownRun("the store has no runs yet; start one with: outlast run")
         run_id = str(rows[0][0])
+    if escape_surrogates(run_id) != run_id:
+        raise UnknownRun(f"there is no run {run_id!r}: an id is printable text")
     row = read_run(store, run_id)
     if row is not None:
         return row

@@ -4,9 +4,11 @@ import functools
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from types import MethodType
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from outlast.engine.calls import call_async, call_sync
+from outlast.engine.history import RESERVED
 from outlast.engine.run import active_runs
 from outlast.engine.scope import ATTEMPT, SCOPE, Scope
 from outlast.engine.spec import OnDoubt, StepSpec, WorkflowSpec
@@ -25,6 +27,10 @@ class BoundStep(Protocol[P, R_co]):
     """A step looked up on an object."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def plain(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the body itself, recording nothing, even in a run."""
+        ...
 
 
 class Step(Protocol[P, R_co]):
@@ -145,8 +151,14 @@ def step(
             if parameter not in signature.parameters:
                 raise UsageError(f"step {_name(fn, name)} has no parameter {parameter!r}")
         unrecorded = frozenset(ignore) | _receiver(fn, signature)
+        named = _name(fn, name)
+        if named in RESERVED:
+            raise UsageError(
+                f"a step cannot be called {named!r}, as the library's own calls are in a run's "
+                "journal; give it another name with name="
+            )
         spec = StepSpec(
-            name=_name(fn, name),
+            name=named,
             fn=fn,
             signature=signature,
             is_async=_is_async(fn),
@@ -158,7 +170,8 @@ def step(
             unrecorded=unrecorded,
             secret=frozenset(secret),
         )
-        return _make_step(spec)
+        made = _make_step(spec)
+        return _StepMethod(made) if _receiver(fn, signature) else made
 
     return decorate if fn is None else decorate(fn)
 
@@ -187,6 +200,31 @@ def _make_step(spec: StepSpec) -> Callable[..., object]:
     stepped.plain = fn  # type: ignore[attr-defined]
     stepped.reconcile = reconcile  # type: ignore[attr-defined]
     return stepped
+
+
+class _StepMethod(staticmethod):  # type: ignore[type-arg]
+    """A step in a class body. The class has it as the function that it is; on an object, `plain` is
+    bound to the object too.
+
+    It derives from staticmethod since pydantic's models, for one, take nothing but functions and
+    the built-in descriptors for a method.
+    """
+
+    def __init__(self, step: Callable[..., object]) -> None:
+        super().__init__(step)
+        functools.update_wrapper(self, step)  # for what else the class body does with it
+
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., object]:
+        step = self.__func__
+        if instance is None:
+            return step
+
+        @functools.wraps(step)
+        def bound(*args: object, **kwargs: object) -> object:
+            return step(*args, **kwargs)
+
+        bound.plain = MethodType(step.plain, instance)  # type: ignore[attr-defined]
+        return MethodType(bound, instance)
 
 
 def _scope_for(name: str) -> Scope | None:

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar, TypeVarTuple, overload
 
+from outlast.engine.scope import ATTEMPT, SCOPE
 from outlast.engine.spec import Settings, workflow_spec
 from outlast.errors import UsageError
 from outlast.worker.execution import (
@@ -158,6 +159,11 @@ def _plan(
     if_owned: IfOwned,
     settings: Settings | None,
 ) -> tuple[Plan, OpenStore]:
+    if SCOPE.get() is not None and ATTEMPT.get() is None:
+        raise UsageError(
+            "a run cannot be started in workflow code, where each replay would start another one: "
+            "call the workflow itself, then its steps are part of this run, or start it in a step"
+        )
     module = module_being_imported()
     if module is not None:
         raise UsageError(

@@ -18,10 +18,20 @@ from outlast.cli.output import err, out, printable, short, stdout_kept_for_json,
 from outlast.cli.progress import Progress, look
 from outlast.cli.render import doubt, pretty
 from outlast.cli.screen import Screen
+from outlast.cli.tracebacks import last_user_frame
 from outlast.cli.wording import Caller, advice, duration
 from outlast.errors import NotDone, UsageError
 from outlast.records import FINAL, Done, RunView, Status
-from outlast.worker.order import COMPLETED, FAILED, HELD, INTERRUPTED, KILLED, WAITING, Order
+from outlast.worker.order import (
+    COMPLETED,
+    FAILED,
+    HELD,
+    INTERRUPTED,
+    KILLED,
+    OWNED,
+    WAITING,
+    Order,
+)
 from outlast.worker.supervisor import run_supervised
 from outlast.world import World
 
@@ -80,6 +90,7 @@ def run(
         arguments=arguments,
         tags=_tags(tag or []),
         in_process=in_process,
+        wait=not no_wait,
         wait_if_owned=wait,
     )
     with client_of(ctx, create=True) as client:
@@ -181,7 +192,7 @@ def _execute(client: Client, order: Order, as_json: bool) -> tuple[int, RunView 
 def _report(view: RunView, code: int, caller: Caller, as_json: bool) -> None:
     """Say how it ended: the result on stdout, everything else on stderr."""
     terminal = err()
-    if code not in RELEASED and view.status != ENDS.get(code):
+    if code not in (*RELEASED, OWNED) and view.status != ENDS.get(code):
         return  # It did not come to that: the worker has said why in a line of its own.
     if code == COMPLETED:
         took = duration(view.updated_at - view.created_at)
@@ -190,6 +201,8 @@ def _report(view: RunView, code: int, caller: Caller, as_json: bool) -> None:
             out().lines(pretty(view.result))
         return
     terminal.lines([_headline(view, code)])
+    if code == OWNED and view.owner is None:
+        return  # Whoever had it has let go of it since: there is nobody to wait for.
     for step in view.steps:
         if step.status == "in-doubt":
             terminal.lines(doubt(step))
@@ -197,7 +210,9 @@ def _report(view: RunView, code: int, caller: Caller, as_json: bool) -> None:
 
 
 def _headline(view: RunView, code: int) -> Text:
-    if code in RELEASED and view.interrupted:
+    if code == OWNED:
+        what = "is being executed already" if view.owner else "was not to be had just now"
+    elif code in RELEASED and view.interrupted:
         what = "was cut off: its process had to be ended; nothing that is done is lost"
     elif code in RELEASED and view.status not in FINAL:
         what = "was released by this process; nothing that is done is lost"
@@ -206,6 +221,8 @@ def _headline(view: RunView, code: int) -> Text:
         reason = f" ({view.reason})" if view.reason and not view.error else ""
         verb = "" if view.status in FINAL and view.status != "killed" else "is "
         why = view.error or (view.detail if view.reason != "in-doubt" else None)
+        place = last_user_frame(view.traceback or "")
+        why = f"{why} ({place})" if place else why
         what = f"{verb}{view.status}{reason}" + (f": {why}" if why else "")
     return Text(f"outlast: run {printable(view.run_id)} {printable(what)}")
 
@@ -231,8 +248,9 @@ def _parse(text: str, what: str) -> object:
         return json.loads(text, parse_constant=_not_json)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
+        hint = """; text needs quotes of its own: '"receipt 17"'""" if what == "--done" else ""
         raise UsageError(
-            f"{what} is not JSON: {error.msg} at {where}: {short(text, 60)}"
+            f"{what} is not JSON: {error.msg} at {where}: {short(text, 60)}{hint}"
         ) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{what} cannot be read: {error}") from error

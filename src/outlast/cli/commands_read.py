@@ -19,6 +19,8 @@ from outlast.records import RunView, Status
 from outlast.store.open import parse_url
 from outlast.world import World
 
+INTERRUPTED = "interrupted"
+
 RUN_HELP = "Its id, a unique prefix, or @last."
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP)]
@@ -56,7 +58,9 @@ def missing_store(ctx: typer.Context) -> str | None:
 
 def ls(
     ctx: typer.Context,
-    status: Annotated[str | None, typer.Option(help="Only runs with this status.")] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Only runs with this status; interrupted is one, too.")
+    ] = None,
     workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 100,
     as_json: JsonOption = False,
@@ -67,7 +71,10 @@ def ls(
     views: list[RunView] = []
     if not missing:
         with client_of(ctx) as client:
-            views = client.runs(status=wanted, workflow=workflow, limit=limit)
+            if status == INTERRUPTED:
+                views = _interrupted(client, workflow)[:limit]
+            else:
+                views = client.runs(status=wanted, workflow=workflow, limit=limit)
             if as_json:  # Programs get the steps too, which a list does not bring.
                 views = [client.run(view.run_id) for view in views]
     if as_json:
@@ -79,13 +86,22 @@ def ls(
     return 0
 
 
+def _interrupted(client: Client, workflow: str | None) -> list[RunView]:
+    """No status of the store's, but what it looks like from outside, see `RunView`."""
+    statuses: tuple[Status, ...] = ("running", "waiting")
+    views = [view for s in statuses for view in client.runs(status=s, workflow=workflow, limit=-1)]
+    views.sort(key=lambda view: view.created_at, reverse=True)
+    return [view for view in views if view.interrupted]
+
+
 def _status(word: str | None) -> Status | None:
     for known in get_args(Status):
         if word == known:
             return known  # type: ignore[no-any-return]
-    if word is None:
+    if word is None or word == INTERRUPTED:
         return None
-    raise UsageError(f"no status is called {word!r}; the words are {', '.join(get_args(Status))}")
+    words = ", ".join((*get_args(Status), INTERRUPTED))
+    raise UsageError(f"no status is called {word!r}; the words are {words}")
 
 
 def show(ctx: typer.Context, run: RunArgument, as_json: JsonOption = False) -> int:
@@ -95,7 +111,9 @@ def show(ctx: typer.Context, run: RunArgument, as_json: JsonOption = False) -> i
     if as_json:
         write_json(run_json(view))
     else:
-        out().lines(run_details(view, caller_of(ctx), World().wall()))
+        terminal = out()
+        width = terminal.width if terminal.is_terminal else None
+        terminal.lines(run_details(view, caller_of(ctx), World().wall(), width))
     return 0
 
 
@@ -117,7 +135,8 @@ def journal(
     if as_json:
         write_json([event_json(event) for event in chosen])
     else:
-        out().lines(journal_lines(chosen))
+        terminal = out()
+        terminal.lines(journal_lines(chosen, cut=terminal.is_terminal))
     return 0
 
 

@@ -1,7 +1,8 @@
 """The command `outlast`: its options, exit codes, and how errors look.
 
 Exit codes: 0 completed, 1 failed (or `verify`: altered), 2 wrong use, 3 held, 4 killed,
-5 waiting, 6 owned by a live process, 7 trouble with the store, 70 a bug of ours, 130 interrupted.
+5 waiting, 6 owned by a live process, 7 trouble with the store, 70 a bug of ours, 130 interrupted
+(Ctrl-C), 143 ended by SIGTERM.
 """
 
 import os
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog=(
         "Exit codes: 0 completed, 1 failed, 2 wrong use, 3 held, 4 killed, 5 waiting, "
-        "6 owned by a live process, 7 store, 130 interrupted. verify: 0 intact, 1 altered."
+        "6 owned by a live process, 7 store, 130 Ctrl-C, 143 SIGTERM. verify: 0 intact, 1 altered."
     ),
 )
 for _command in (
@@ -93,7 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = app(_store_first(words), prog_name="outlast", standalone_mode=False)
+        _check_encoding(words)
+        code = app(_store_first(words) or ["--help"], prog_name="outlast", standalone_mode=False)
     except TyperException as error:
         return _fail(error.format_message() + _help_hint(error), USAGE)
     except (KeyboardInterrupt, typer.Abort):
@@ -106,6 +108,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         what = f"{type(error).__name__}: {error}"
         return _fail(f"a bug in outlast: {what} (OUTLAST_DEBUG=1 shows where)", BUG)
     return code if isinstance(code, int) else 0
+
+
+def _check_encoding(words: list[str]) -> None:
+    """Bytes that are no text reach a program as lone surrogates, which no store takes."""
+    for word in words:
+        if any("\ud800" <= char <= "\udfff" for char in word):
+            raise errors.UsageError(f"{word!r} is not valid UTF-8; type it in that encoding")
 
 
 def _store_first(words: list[str]) -> list[str]:

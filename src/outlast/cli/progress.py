@@ -13,7 +13,7 @@ from rich.text import Text
 
 from outlast.api.client import Client
 from outlast.cli.output import Terminal, printable, short
-from outlast.cli.wording import COLOURS, duration
+from outlast.cli.wording import COLOURS, took
 from outlast.errors import StoreError, UnknownRun
 from outlast.records import FINAL, RunView, StepStatus, StepView
 from outlast.world import World
@@ -26,6 +26,7 @@ COST = 5
 
 UNDER_WAY: frozenset[StepStatus] = frozenset({"running", "interrupted"})
 
+STOPPED = UNDER_WAY | {"in-doubt"}
 
 REPLAYED: frozenset[StepStatus] = frozenset({"completed", "failed"})
 
@@ -45,19 +46,18 @@ class Story:
 
     def news(self, view: RunView) -> Iterator[Text]:
         """The lines for what happened since the last look."""
-        for number, step in enumerate(view.steps, 1):
-            label = f"{printable(step.name)} #{number}"
+        for step in view.steps:
             settled = self._told.get(step.key) == step.status
             if not settled:
-                yield from self._resumed(view, f"continuing at {label}")
+                yield from self._resumed(view, f"continuing at {printable(step.key)}")
             if not settled and step.status not in UNDER_WAY:
                 self._told[step.key] = step.status
-                yield _ended(label, step)
+                yield _ended(step)
 
     def end(self, view: RunView) -> Iterator[Text]:
         """`news` at the end of the command."""
         yield from self.news(view)
-        yield from self._resumed(view, "no further step")
+        yield from self._resumed(view, _stop(view))
 
     def _resumed(self, view: RunView, what: str) -> Iterator[Text]:
         if self._resumed_from is None or view.epoch == self._resumed_from:
@@ -67,17 +67,25 @@ class Story:
         yield Text(f"resuming {printable(view.run_id)}: {count}, {what}")
 
 
+def _stop(view: RunView) -> str:
+    """Where a run stands that did nothing new."""
+    at = [step.key for step in view.steps if step.status in STOPPED]
+    if at:
+        return f"stopped at {printable(', '.join(at))}"
+    return "no further step" if view.status in FINAL else f"{view.status} before any further step"
+
+
 def now_doing(view: RunView) -> str:
     """The current steps and the counts of a run, in one line."""
     current = [
-        f"{printable(step.name)} #{number}" + (f" try {step.attempts}" * (step.attempts > 1))
-        for number, step in enumerate(view.steps, 1)
+        printable(step.key) + (f" try {step.attempts}" * (step.attempts > 1))
+        for step in view.steps
         if step.status == "running"
     ]
     parts = [printable(view.run_id), ", ".join(current) or view.status]
     parts.append(f"{view.finished} done")
     if view.turn is not None:
-        parts.append(f"turn {view.turn}")
+        parts.append(f"turn t{view.turn}")
     return " · ".join(parts)
 
 
@@ -86,11 +94,11 @@ def _settled(view: RunView | None) -> dict[str, StepStatus]:
     return {step.key: step.status for step in steps if step.status not in UNDER_WAY}
 
 
-def _ended(label: str, step: StepView) -> Text:
-    line = Text(f"{label} ")
+def _ended(step: StepView) -> Text:
+    line = Text(f"{printable(step.key)} ")
     line.append(step.status, style=COLOURS[step.status])
     if step.ended is not None:
-        line.append(f" after {duration(step.ended - step.started)}")
+        line.append(f" after {took(step)}")
     if step.attempts > 1:
         line.append(f", {step.attempts} tries")
     if step.error:

@@ -7,11 +7,18 @@ from rich.text import Text
 
 from outlast.api.client import Verdict
 from outlast.cli.output import columns, printable, short
-from outlast.cli.wording import COLOURS, Caller, advice, clock, duration, status_text
+from outlast.cli.tracebacks import without_error
+from outlast.cli.wording import COLOURS, Caller, advice, clock, duration, status_text, took
 from outlast.records import FINAL, RunView, StepView, StoredEvent
 
 BAR = 28
 """Width of the bar of a step in the timeline, in characters."""
+
+GAP = 2
+"""Blanks between two columns."""
+
+OUTCOME, LEAST = 200, 20
+"""Most and fewest characters of the column of statuses and errors."""
 
 TWICE = "may have happened twice"
 
@@ -27,19 +34,25 @@ def run_list(views: Sequence[RunView], now: float) -> Iterator[Text]:
                 status_text(view),
                 Text(duration(now - view.created_at)),
                 Text(_step_count(view)),
-                Text("-" if view.turn is None else str(view.turn)),
+                Text("-" if view.turn is None else f"t{view.turn}"),
             ]
         )
     return columns(rows)
 
 
-def run_details(view: RunView, caller: Caller, now: float) -> Iterator[Text]:
-    """The lines of `outlast show`: what it is, what to do next, its steps, how it ended."""
+def run_details(
+    view: RunView, caller: Caller, now: float, width: int | None = None
+) -> Iterator[Text]:
+    """The lines of `outlast show`: what it is, what to do next, its steps, how it ended.
+
+    Args:
+        width: of the terminal, which the table of the steps is to fit; None if it is none.
+    """
     yield from _header(view, now)
     yield from _needs(view, caller, now)
     if view.steps:
         yield Text()
-        yield from timeline(view, now)
+        yield from timeline(view, now, width)
     if view.status == "completed":
         yield Text()
         yield Text("result", style="bold")
@@ -65,14 +78,18 @@ def _header(view: RunView, now: float) -> Iterator[Text]:
         f"{_step_count(view)} step{'' if len(view.steps) == 1 else 's'}",
     ]
     if view.turn is not None:
-        facts.append(f"turn {view.turn}")
+        facts.append(f"turn t{view.turn}")
+    if view.owner is not None:
+        facts.append(f"executed by {view.owner}")
     facts += [f"{key}={value}" for key, value in view.tags.items()]
     facts.append(f"trace {view.trace_id}")
     yield Text(printable(", ".join(facts)), style="dim")
     if view.error:
         yield Text(printable(view.error), style="red")
-    # A doubt is shown with all that is known about it, see `doubt`.
-    if view.detail and view.detail != view.error and view.reason != "in-doubt":
+        for line in without_error(view.traceback or "", view.error):
+            yield Text(printable(line), style="dim")
+    # A doubt is shown with all that is known about it, see `doubt`; an error stands above.
+    elif view.detail and view.reason != "in-doubt":
         for line in view.detail.split("\n"):
             yield Text(printable(line), style=COLOURS[view.status])
 
@@ -102,17 +119,18 @@ def doubt(step: StepView) -> Iterator[Text]:
         "sent": step.preview,
         "idempotency key": step.idempotency_key,
         "what happened": step.error,
-        "reconcile said": step.reconciled or "nothing (it has none, or it has not run)",
+        "reconcile said": step.reconciled or "nothing yet; resume asks it, if the step has one",
     }
     rows = [_cells(f"  {name}", printable(text)) for name, text in known.items() if text]
     yield from columns(rows)
 
 
-def timeline(view: RunView, now: float) -> Iterator[Text]:
-    """One line for each step: where in the run's time it lies, how long it took, how it went."""
+def timeline(view: RunView, now: float, width: int | None = None) -> Iterator[Text]:
+    """One line for each step: where in the run's time it lies, how long it worked, how it went.
+    What does not fit into `width` follows below the table."""
     until = _horizon(view, now)
     span = max(until - view.created_at, 1e-9)
-    rows = [_cells("STEP", "TIME", "TOOK", "TRIES", "EFFECT", "STATUS", style="bold")]
+    rows = [_cells("STEP", "TIME", "TOOK", "TRIES", "EFFECT", style="bold")]
     for step in view.steps:
         ended = until if step.ended is None else step.ended
         start = (step.started - view.created_at) / span
@@ -121,13 +139,30 @@ def timeline(view: RunView, now: float) -> Iterator[Text]:
             [
                 Text(printable(step.key)),
                 Text(bar(start, (ended - view.created_at) / span), style=colour),
-                Text(duration(ended - step.started)),
+                Text(took(step)),
                 Text(str(step.attempts)),
                 Text(step.effect),
-                _outcome(step),
             ]
         )
-    return columns(rows)
+    yield from _with_outcomes(list(columns(rows)), view.steps, width)
+
+
+def _with_outcomes(
+    lines: list[Text], steps: Sequence[StepView], width: int | None
+) -> Iterator[Text]:
+    """The table with its last column, cut to what fits, and then in full what was cut."""
+    used = max(line.cell_len for line in lines) + GAP
+    outcomes = [Text("STATUS", style="bold"), *map(_outcome, steps)]
+    room = OUTCOME if width is None else min(max(width - used, LEAST), OUTCOME)
+    for line, outcome in zip(lines, outcomes, strict=True):
+        shown = outcome.copy()
+        shown.truncate(room, overflow="ellipsis")
+        yield Text.assemble(line, " " * (used - line.cell_len), shown)
+    cut = [pair for pair in zip(steps, outcomes[1:], strict=True) if pair[1].cell_len > room]
+    if cut:
+        yield Text()
+    for step, outcome in cut:
+        yield Text.assemble(f"{printable(step.key)}  ", outcome)
 
 
 def bar(start: float, end: float) -> str:
@@ -146,16 +181,31 @@ def _horizon(view: RunView, now: float) -> float:
 
 def _outcome(step: StepView) -> Text:
     text = Text(step.status, style=COLOURS[step.status])
+    text.append(_decision(step))
     if step.repeated and step.effect == "assumed":
         text.append(f", {TWICE}", style="yellow")
     if step.error and step.status != "in-doubt":
         style = "red" if step.status == "failed" else "dim"
-        text.append(f": {short(step.error, 200)}", style=style)
+        text.append(f": {printable(step.error)}", style=style)
     return text
 
 
-def journal_lines(events: Sequence[StoredEvent]) -> Iterator[Text]:
-    """The lines of `outlast journal`: one for each event."""
+def _decision(step: StepView) -> str:
+    """Who decided about a step that was in doubt; nothing while it is."""
+    said = step.reconciled or ""
+    answer = said.removeprefix("settled ")
+    if step.status == "in-doubt" or not answer.startswith(("done", "failed", "not-done")):
+        return ""
+    who = "reconciled" if answer == said else "settled"
+    return f" ({who} not-done)" if answer.startswith("not-done") else f" ({who})"
+
+
+def journal_lines(events: Sequence[StoredEvent], *, cut: bool = True) -> Iterator[Text]:
+    """The lines of `outlast journal`: one for each event.
+
+    Args:
+        cut: show only the beginning of long data.
+    """
     rows = [_cells("SEQ", "TIME", "HASH", "KIND", "STEP", "DATA", style="bold")]
     for event in events:
         rows.append(
@@ -165,10 +215,15 @@ def journal_lines(events: Sequence[StoredEvent]) -> Iterator[Text]:
                 Text(event.hash.hex()[:10], style="dim"),
                 Text(printable(event.kind), style=_kind_colour(event.kind)),
                 Text(printable(event.key or "-")),
-                Text(short(event.data.decode("utf-8", "replace"), 120)),
+                Text(_data(event, cut)),
             ]
         )
     return columns(rows)
+
+
+def _data(event: StoredEvent, cut: bool) -> str:
+    text = event.data.decode("utf-8", "replace")
+    return short(text, 120) if cut else printable(text)
 
 
 def verdict_lines(verdicts: Sequence[Verdict]) -> Iterator[Text]:

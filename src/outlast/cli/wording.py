@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from rich.text import Text
 
 from outlast.cli.output import printable
-from outlast.records import RunView
+from outlast.records import RunView, StepView
 from outlast.worker.stores import url_or_default
 
 COLOURS = {
@@ -47,16 +47,23 @@ class Caller:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in a few characters, such as `340 ms`, `1.24 s` or `3 h 05`."""
+    """A length of time in a few characters, such as `340 ms`, `1.24 s` or `3 h 05 min`."""
     if seconds < 1:
         return f"{max(seconds, 0) * 1000:.0f} ms"
     if seconds < 60:
         return f"{seconds:.2f} s"
     minutes, rest = divmod(int(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {rest:02d}"
+        return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d}" if hours < 48 else f"{hours // 24} d"
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d"
+
+
+def took(step: StepView) -> str:
+    """How long a step's attempts took. How long one lasted whose process died is not known."""
+    if not step.unmeasured:
+        return duration(step.worked)
+    return f"≥ {duration(step.worked)}" if step.worked else "?"
 
 
 def clock(at: float) -> str:
@@ -69,10 +76,13 @@ def status_text(view: RunView) -> Text:
     """The status of a run with its reason, such as `held (in-doubt)` or `running, interrupted`."""
     text = Text(view.status, style=COLOURS[view.status])
     if view.reason:
-        text.append(f" ({printable(view.reason)})")
+        text.append(f" ({printable(_REASONS.get(view.reason, view.reason))})")
     if view.interrupted:
         text.append(", interrupted", style=COLOURS["interrupted"])
     return text
+
+
+_REASONS = dict.fromkeys(("released: SIGINT", "released: KeyboardInterrupt"), "released: Ctrl-C")
 
 
 def advice(view: RunView, caller: Caller, now: float) -> list[str]:
@@ -85,19 +95,26 @@ def advice(view: RunView, caller: Caller, now: float) -> list[str]:
         case "completed":
             return []
         case "failed" | "killed":
-            return [f"It is {view.status} for good. To try again, run it under another --id."]
+            verb = "has failed" if view.status == "failed" else "was killed"
+            return [f"It {verb} for good. To try again, run it under another --id."]
         case "held":
             return [*_advice_for_held(view, caller), resume]
         case _ if view.interrupted:
             return ["Whoever executed it is gone; nothing is lost. To go on:", resume]
-        case "waiting" if view.due_at is not None and view.due_at > now:
-            left = duration(view.due_at - now)
-            return [f"It sleeps until {clock(view.due_at)} (in {left}). From then on:", resume]
-        case "running":
+        case _ if view.owner is not None:
             wait = "  " + caller.command("resume", view.run_id, "--wait")
-            return ["A live process executes it. To wait for its end:", wait]
+            owner = f"{printable(view.owner)} goes on with it"
+            return [*_sleep(view, now), f"{owner}. To wait for its end:", wait]
         case _:
-            return ["It waits for a process to execute it:", resume]
+            begin = _sleep(view, now)
+            then = "From then on:" if begin else "It waits for a process to execute it:"
+            return [*begin, then, resume]
+
+
+def _sleep(view: RunView, now: float) -> list[str]:
+    if view.status != "waiting" or view.due_at is None or view.due_at <= now:
+        return []
+    return [f"It sleeps until {clock(view.due_at)} (in {duration(view.due_at - now)})."]
 
 
 _HELD = {
@@ -116,6 +133,6 @@ def _advice_for_held(view: RunView, caller: Caller) -> list[str]:
         return [_HELD.get(view.reason or "", "Deal with the cause, then:")]
     lines = ["Find out whether it happened, say so with one of these, and then resume:"]
     for step in doubts:
-        for answer in (("--done", "…"), ("--not-done",), ("--failed", "…")):
+        for answer in (("--done", '"TEXT"'), ("--not-done",), ("--failed", "TEXT")):
             lines.append("  " + caller.command("settle", view.run_id, step.key, *answer))
     return lines

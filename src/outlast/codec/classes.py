@@ -41,6 +41,8 @@ def class_name(cls: type) -> str:
 def display_name(cls: type) -> str:
     """The name of a class in messages: `socket.socket`, `dict`, `desk.Hit`."""
     module = _module_name(cls.__module__)
+    if module == "outlast.errors":
+        module = "outlast"  # the public name
     return cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
 
 

@@ -108,7 +108,9 @@ def from_plain(data: bytes | msgspec.Raw, annotation: object) -> object:
     try:
         return _convert(bytes(data), annotation)
     except (ValueError, TypeError, NotImplementedError, ArithmeticError) as error:
-        raise UsageError(f"the JSON does not fit: {error}; expected {_form(annotation)}") from error
+        form = _form(annotation)
+        expected = "" if f"Expected `{form}`" in str(error) else f"; expected {form}"
+        raise UsageError(f"the JSON does not fit: {error}{expected}") from error
 
 
 def _convert(data: bytes, annotation: object) -> object:

@@ -1,10 +1,16 @@
-"""Plain bodies with a timeout: each in a thread of its own, so that the wait for it ends on time.
+"""Bodies of steps. One with a timeout has a thread or a task of its own, so that the wait for it
+ends, whatever it does.
 
-Such a body cannot be stopped. Until it has ended, its run opens nothing more.
+A plain body cannot be stopped, and an asynchronous one may swallow its cancellation. Until it has
+ended, its run opens nothing more.
 """
 
+import asyncio
 import contextvars
+import inspect
 import threading
+from asyncio import tasks
+from typing import TypeVar
 
 from msgspec import Raw
 
@@ -15,16 +21,30 @@ from outlast.engine.requests import Body
 from outlast.engine.run import Run
 from outlast.engine.scope import ATTEMPT
 from outlast.engine.spec import return_hint
-from outlast.errors import NotStorable, StopRun
+from outlast.errors import BodyCancelled, NotStorable, StopRun
 from outlast.journal import Entry, Evidence
+
+T = TypeVar("T")
+
+
+async def call_body(request: Body) -> object:
+    """Call an asynchronous body, or a plain one of an asynchronous workflow."""
+    result = request.fn(*request.args, **request.kwargs)
+    return await result if inspect.isawaitable(result) else result
+
+
+def cancelled_from_within() -> Raised:
+    """The end of a body that nobody cancelled, though it raised CancelledError."""
+    return Raised(BodyCancelled("something that the step awaited was cancelled"))
 
 
 class BodyThread(threading.Thread):
-    """One body under way. `ended` says how it came out, once it has."""
+    """A plain body under way. `ended` says how it came out, once it has."""
 
     def __init__(self, request: Body) -> None:
         super().__init__(name=f"outlast {request.attempt.key}", daemon=True)
         self.key = request.attempt.key
+        self.asks = request.asks
         self.ended: Ended | BaseException | None = None
         self._request = request
         self._context = contextvars.copy_context()
@@ -45,7 +65,7 @@ class BodyThread(threading.Thread):
             self.ended = ended
             keep = self._overdue and request.attempt.run.stop is not None
         if keep:
-            self._keep_evidence(ended)
+            _keep_evidence(request, ended)
 
     def wait(self, timeout: float) -> Ended:
         """How the body ended, if it does so in time."""
@@ -58,27 +78,109 @@ class BodyThread(threading.Thread):
             raise self.ended
         return self.ended
 
-    def _keep_evidence(self, ended: Ended | BaseException) -> None:
-        """The run has stopped, so nobody will ask: what is known now goes into the journal."""
-        attempt = self._request.attempt
-        run = attempt.run
-        hint = return_hint(self._request.fn)
-        try:
-            if isinstance(ended, Returned):
-                value = run.encode(ended.value, f"late result of {self.key}", hint)
-                event = events.StepLate(attempt.number, value=Raw(codec.pack(value)))
-            elif isinstance(ended, Raised):
-                error = codec.encode_error(ended.exc, "unknown-outcome")
-                event = events.StepLate(attempt.number, error=error)
-            else:
-                return
-        except NotStorable as problem:
-            error = codec.encode_error(problem, "done-not-storable")
-            event = events.StepLate(attempt.number, error=error)
-        entry = Entry(event, self.key)
-        run.store.write_now(
-            Evidence(run.run_id, run.epoch, run.world.wall(), (entry,)), durable=True
+
+class BodyTask:
+    """An asynchronous body under way. `ended` says how it came out, once it has."""
+
+    def __init__(self, request: Body) -> None:
+        self.key = request.attempt.key
+        self.asks = request.asks
+        self.ended: Ended | BaseException | None = None
+        self.overdue = False
+        self._request = request
+        self._over = threading.Event()
+        # A copy: should the body outlive the wait for it, its context must still be that of a body.
+        self._context = contextvars.copy_context()
+        self._context.run(ATTEMPT.set, request.attempt)
+        # Past the loop's task factory: this task is a part of the one that waits for it.
+        self.task = asyncio.Task(
+            call_body(request), name=f"outlast {self.key}", context=self._context
         )
+        self.task.add_done_callback(self._note)
+
+    def _note(self, task: "asyncio.Task[object]") -> None:
+        if task.cancelled():
+            self.ended = cancelled_from_within()
+        elif (exc := task.exception()) is not None:
+            self.ended = Raised(exc) if isinstance(exc, Exception) else exc
+        else:
+            self.ended = Returned(task.result())
+        self._over.set()
+        if self.overdue and self._request.attempt.run.stop is not None:
+            _keep_evidence(self._request, self.ended)
+
+    def adopt_context(self) -> None:
+        """What the body set in context variables is seen by its caller, as without a timeout."""
+        for variable, value in self._context.items():
+            if variable is not ATTEMPT and variable.get(_MISSING) is not value:
+                variable.set(value)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Block until it has ended. Not in its event loop."""
+        self._over.wait(timeout)
+
+    def is_alive(self) -> bool:
+        return not self._over.is_set()
+
+
+_MISSING = object()
+
+
+def leave_behind(task: "asyncio.Future[T]") -> None:
+    """Whoever closes the event loop waits for all tasks; for this one it would be for ever."""
+    tasks._unregister_task(task)  # type: ignore[arg-type]  # a documented function
+
+
+async def await_with_timeout(request: Body, seconds: float) -> Ended:
+    """Run a body in a task and wait for it for so many seconds. Once cancelled, for this reason or
+    since its caller is, it has the grace period to unwind."""
+    run, loop = request.attempt.run, asyncio.get_running_loop()
+    body = BodyTask(request)
+    deadline = loop.time() + seconds
+    cancelled: asyncio.CancelledError | None = None
+    asked = timed_out = False
+    while not body.task.done():
+        again = False
+        try:
+            await asyncio.wait({body.task}, timeout=max(0.0, deadline - loop.time()))
+        except asyncio.CancelledError as cancel:
+            cancelled, again = cancel, True
+        late = loop.time() >= deadline
+        if body.task.done() or not (late or again):
+            continue
+        if late and asked:
+            body.overdue = True
+            run.bodies.add(body)
+            leave_behind(body.task)
+            break
+        timed_out = timed_out or late
+        if not asked:
+            asked, deadline = True, loop.time() + run.settings.grace
+        body.task.cancel()
+    if not body.overdue:
+        body.adopt_context()
+    return _how_it_ended(body, seconds if timed_out else None, cancelled)
+
+
+def _how_it_ended(
+    body: BodyTask, timed_out: float | None, cancelled: asyncio.CancelledError | None
+) -> Ended:
+    """
+    Args:
+        timed_out: the timeout that struck.
+        cancelled: how the caller was cancelled.
+    """
+    if not body.overdue and not body.task.cancelled():
+        exc = body.task.exception()
+        if exc is None:
+            return Returned(body.task.result())
+        if isinstance(exc, Exception) and (timed_out is None or not isinstance(exc, TimeoutError)):
+            return Raised(exc)
+        if not isinstance(exc, Exception) and cancelled is None:
+            raise exc
+    if cancelled is not None:
+        raise cancelled
+    return cancelled_from_within() if timed_out is None else TimedOut(timed_out)
 
 
 def call_with_timeout(request: Body, timeout: float) -> Ended:
@@ -100,7 +202,8 @@ def await_bodies(run: Run) -> None:
             raise StopRun(run.stop)
         if body in run.bodies:  # several threads of a run may wait for one body
             run.bodies.discard(body)
-            run.late[body.key] = body.ended
+            if not body.asks:
+                run.late[body.key] = body.ended
 
 
 def late_result(run: Run, key: str) -> Ended | None:
@@ -108,3 +211,26 @@ def late_result(run: Run, key: str) -> Ended | None:
     await_bodies(run)
     ended = run.late.pop(key, None)
     return None if isinstance(ended, BaseException) else ended
+
+
+def _keep_evidence(request: Body, ended: Ended | BaseException) -> None:
+    """The run has stopped, so nobody will ask: what is known now goes into the journal."""
+    attempt = request.attempt
+    run = attempt.run
+    if request.asks:
+        return
+    try:
+        if isinstance(ended, Returned):
+            where, hint = f"late result of {attempt.key}", return_hint(request.fn)
+            value = run.encode(ended.value, where, hint)
+            event = events.StepLate(attempt.number, value=Raw(codec.pack(value)))
+        elif isinstance(ended, Raised):
+            error = codec.encode_error(ended.exc, "unknown-outcome")
+            event = events.StepLate(attempt.number, error=error)
+        else:
+            return
+    except NotStorable as problem:
+        error = codec.encode_error(problem, "done-not-storable")
+        event = events.StepLate(attempt.number, error=error)
+    item = Evidence(run.run_id, run.epoch, run.world.wall(), (Entry(event, attempt.key),))
+    run.store.write_now(item, durable=True)

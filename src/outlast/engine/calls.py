@@ -11,6 +11,7 @@ from outlast.engine.requests import Call
 from outlast.engine.run import Run
 from outlast.engine.scope import Scope
 from outlast.engine.spec import StepSpec
+from outlast.errors import UsageError
 
 
 def idempotency_key(run: Run, key: str) -> str:
@@ -60,5 +61,10 @@ def call_async(
 ) -> Coroutine[object, object, object]:
     """An asynchronous step, called in workflow code: takes its position and returns a coroutine."""
     scope.run.check()
+    if scope.run.sequencer is None:
+        raise UsageError(
+            f"step {spec.name} is asynchronous, and a plain workflow calls plain steps; make the "
+            "workflow `async def`"
+        )
     call = make_call(spec, scope, args, kwargs)
     return drive_async(run_step(scope.run, call), scope.run)

@@ -2,13 +2,20 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import TypeVar, cast
 
 from outlast import codec
-from outlast.engine.bodies import await_bodies, call_with_timeout, late_result
-from outlast.engine.ended import Ended, Raised, Returned, TimedOut
+from outlast.engine.bodies import (
+    await_bodies,
+    await_with_timeout,
+    call_body,
+    call_with_timeout,
+    cancelled_from_within,
+    late_result,
+)
+from outlast.engine.ended import Ended, Raised, Returned
 from outlast.engine.order import PASSES, Sequencer
 from outlast.engine.requests import (
     Body,
@@ -23,11 +30,11 @@ from outlast.engine.requests import (
     Sleep,
     Write,
 )
-from outlast.engine.run import AttemptInfo, Run
+from outlast.engine.run import Run
 from outlast.engine.scope import ATTEMPT
 from outlast.engine.stop import Asleep, Broken, Lost, Moved
 from outlast.engine.timers import Alarm
-from outlast.errors import BodyCancelled, LostRun, StopRun, StoreError
+from outlast.errors import LostRun, StopRun, StoreError
 from outlast.journal import Entry, Evidence, OwnerWrite, RunMoved
 
 T = TypeVar("T")
@@ -101,10 +108,7 @@ def _perform_sync(request: Request, run: Run) -> Reply:
             _drain(run)
             return None
         case Forever():
-            # Only asyncio code can be cancelled, so the code must have changed colour.
-            raise RuntimeError(
-                "a plain call was recorded as cancelled; was it asynchronous before?"
-            )
+            return None  # only asynchronous code can be cancelled: the code has changed colour
 
 
 def _call(request: Body) -> Ended:
@@ -165,7 +169,9 @@ async def _perform_async(request: Request, run: Run) -> Reply:
         case Pack():
             return await asyncio.to_thread(codec.pack, request.data)
         case Body():
-            return await _await_body(request)
+            if request.timeout is None:
+                return await _await_body(request)
+            return await await_with_timeout(request, request.timeout)
         case Late():
             return await asyncio.to_thread(late_result, run, request.key)
         case Deliver():
@@ -181,8 +187,9 @@ async def _perform_async(request: Request, run: Run) -> Reply:
         case Forever():
             assert run.sequencer is not None
             with run.sequencer.expect(request.order):
-                await _until_stopped(run)
-            raise StopRun(run.stop)
+                await _pause(run, request.seconds)
+            run.check()
+            return None
 
 
 @contextmanager
@@ -260,19 +267,12 @@ async def _await_body(request: Body) -> Ended:
     token = ATTEMPT.set(request.attempt)
     task = asyncio.current_task()
     assert task is not None
-    clock = asyncio.timeout(request.timeout)
     try:
-        async with clock:
-            result = request.fn(*request.args, **request.kwargs)
-            if isinstance(result, Coroutine) or hasattr(result, "__await__"):
-                result = await result
-            return Returned(result)
+        return Returned(await call_body(request))
     except asyncio.CancelledError:
         if task.cancelling():
             raise
-        return Raised(BodyCancelled("something that the step awaited was cancelled"))
-    except TimeoutError as exc:
-        return TimedOut(request.timeout or 0.0) if clock.expired() else Raised(exc)
+        return cancelled_from_within()
     except Exception as exc:
         return Raised(exc)
     finally:
@@ -303,7 +303,7 @@ async def _stop_if_idle(run: Run) -> None:
     run.check()
 
 
-async def _pause(run: Run, seconds: float | None, *, idle: bool = False) -> None:
+async def _pause(run: Run, seconds: float, *, idle: bool = False) -> None:
     """Wait until the run must stop (with `idle`: or has nothing open), at most `seconds`."""
     loop = asyncio.get_running_loop()
     changed = loop.create_future()
@@ -312,24 +312,18 @@ async def _pause(run: Run, seconds: float | None, *, idle: bool = False) -> None
         if not changed.done():
             changed.set_result(None)
 
-    timer = None if seconds is None else loop.call_later(seconds, wake)
+    timer = loop.call_later(seconds, wake)
     try:
         with run.watch(lambda: loop.call_soon_threadsafe(wake), idle=idle):
             if run.open if idle else run.stop is None:
                 await changed
     finally:
-        if timer is not None:
-            timer.cancel()
+        timer.cancel()
 
 
 async def _drain_async(run: Run) -> None:
     while run.open and (left := run.patience()):
         await _pause(run, min(left, run.settings.max_sleep), idle=True)
-
-
-async def _until_stopped(run: Run) -> None:
-    while run.stop is None:
-        await _pause(run, None)
 
 
 # ---- both
@@ -358,6 +352,3 @@ def _stopped_by(problem: LostRun | RunMoved | StoreError, request: Write, run: R
 def sequence(run: Run) -> None:
     """Give a run its sequencer; called in the event loop that will execute it."""
     run.sequencer = Sequencer(run.history.orders())
-
-
-__all__ = ["AttemptInfo", "drive_async", "drive_sync", "sequence"]

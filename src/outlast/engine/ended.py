@@ -24,4 +24,10 @@ class TimedOut:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The workflow unwound without a result, since its run must stop."""
+
+
 Ended = Returned | Raised | TimedOut
+"""The end of a step's body."""

@@ -15,7 +15,7 @@ from outlast import codec, events
 from outlast.engine import holds
 from outlast.engine.doubt import apply_settlement, resolve_doubt
 from outlast.engine.ended import Ended, Returned
-from outlast.engine.history import Past
+from outlast.engine.history import Kind, Past
 from outlast.engine.outcomes import after_error, complete
 from outlast.engine.requests import (
     Body,
@@ -29,13 +29,12 @@ from outlast.engine.requests import (
     Write,
 )
 from outlast.engine.run import AttemptInfo, Run
-from outlast.engine.spec import StepSpec, return_hint
+from outlast.engine.spec import return_hint
 from outlast.engine.stopping import abandon, cancelled_again, hold
 from outlast.errors import StopRun, Unreadable
 from outlast.journal import Entry
 from outlast.policy.gate import Attempt as GateQuestion
 from outlast.policy.gate import Deny
-from outlast.records import Unknown
 
 
 def run_step(run: Run, call: Call) -> Flow:
@@ -50,10 +49,10 @@ def run_step(run: Run, call: Call) -> Flow:
     if past is None:
         past = Past(call.key, call.spec.name)
     else:
-        yield from check_fit(run, past, call.spec.name, call.digest, call.preview)
-        in_doubt = past.outcome is None and past.doubt is not None and _holds_doubt(call.spec)
+        yield from check_fit(run, past, "step", call.spec.name, call.digest, call.preview)
+        in_doubt = past.outcome is None and past.doubt is not None and _holds_doubt(call, past)
         if past.abandoned and not in_doubt:
-            yield from cancelled_again(past)
+            yield from cancelled_again(run, past)
     try:
         if past.outcome is not None:
             yield Deliver(past.order)
@@ -66,23 +65,26 @@ def run_step(run: Run, call: Call) -> Flow:
     except Cancelled:
         doubtful = call.key in run.open or past.doubt is not None
         yield from abandon(run, call.key, past)
-        if doubtful and past.outcome is None and _holds_doubt(call.spec):
-            run.request_stop(holds.in_doubt(run, call, "the workflow cancelled it", Unknown()))
+        if doubtful and past.outcome is None and _holds_doubt(call, past):
+            run.request_stop(holds.in_doubt(run, call, "the workflow cancelled it", None))
         raise
     except Exception:
         run.closed(call.key)  # for an error of ours; a recorded one has closed the attempt
         raise
 
 
-def check_fit(run: Run, past: Past, name: str, digest: str, preview: str = "") -> Flow:
+def check_fit(run: Run, past: Past, kind: Kind, name: str, digest: str, preview: str = "") -> Flow:
     """Hold the run if what is called is not what was recorded at this position."""
-    if past.name != name or (past.digest and past.digest != digest):
-        yield from hold(run, holds.diverged(run, past, name, preview))
+    if past.name != name or past.kind not in (None, kind):
+        yield from hold(run, holds.other_call(run, past, kind, name))
+    if past.digest and past.digest != digest:
+        yield from hold(run, holds.other_arguments(run, past, preview))
     return None
 
 
-def _holds_doubt(spec: StepSpec) -> bool:
-    return spec.effect == "once" and spec.in_doubt == "hold"
+def _holds_doubt(call: Call, past: Past) -> bool:
+    """Whether a doubt about the latest attempt is for an operator, not for the workflow."""
+    return past.effect == "once" and call.spec.in_doubt == "hold"
 
 
 def _recorded(run: Run, call: Call, past: Past) -> Flow:
@@ -103,7 +105,7 @@ def _recorded(run: Run, call: Call, past: Past) -> Flow:
 def _attempts(run: Run, call: Call, past: Past) -> Flow:
     """Open attempts until one has an outcome."""
     while past.outcome is None:
-        if past.doubt is not None and call.spec.effect == "once":
+        if past.doubt is not None:
             yield from resolve_doubt(run, call, past)
             continue
         if past.crashes >= run.settings.max_crashes:
@@ -139,7 +141,8 @@ def _attempt(run: Run, call: Call, past: Past) -> Generator[Request, Reply, Ende
         idempotency=call.idempotency_key,
     )
     run.opened(info)
-    past.attempts = number  # now: the caller may be cancelled while the opening is written
+    # Now: the caller may be cancelled while the opening is written.
+    past.attempts, past.effect = number, spec.effect
     try:
         yield Write((Entry(started, call.key),), "open", durable=spec.effect == "once")
     except StopRun:

@@ -9,13 +9,24 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
 
 from outlast import events
 from outlast.events import Event
-from outlast.records import StoredEvent
+from outlast.records import Effect, StoredEvent
 
 TURNS = "turns"
 """The name in the key of a turn loop."""
+
+RESERVED = frozenset({TURNS, "now", "sleep"})
+"""Names in the keys of the library's own calls. No step has one of them."""
+
+Kind = Literal["step", "timer", "value", "loop"]
+"""What a call is."""
+
+ENDED_WITH_PROCESS = "its process ended while it ran"
 
 _TURN = re.compile(r"\.t\d+\.")
 
@@ -40,7 +51,10 @@ class Past:
     """What is recorded of one call.
 
     Attributes:
+        kind: what was called; None if it was cancelled before that was written.
         attempts: attempts opened; `failures` of them ended with an error of their own.
+        effect: what the latest attempt was opened as, whatever the code says since. Only one that
+            was opened as `once` leaves a doubt.
         open: an attempt was opened and has no outcome.
         crashes: deaths inside this call since the last outcome or operator's resume.
         retry_at: earliest time of the next attempt.
@@ -51,14 +65,17 @@ class Past:
         error: what the attempt in doubt raised; None if its process ended or it was cancelled.
         settled: an operator's decision that the workflow has not seen yet.
         late: a result that came when it could not be recorded as such; it can settle a doubt.
-        abandoned: workflow code cancelled the call.
+        abandoned: workflow code cancelled the call, `patience` seconds after its process had taken
+            the run: a time-out that did it was not longer than that.
     """
 
     key: str
     name: str
+    kind: Kind | None = None
     digest: str = ""
     attempts: int = 0
     failures: int = 0
+    effect: Effect = "assumed"
     open: bool = False
     crashes: int = 0
     retry_at: float | None = None
@@ -71,7 +88,14 @@ class Past:
     settled: events.StepSettled | None = None
     late: events.StepLate | None = None
     abandoned: bool = False
+    patience: float = 0.0
     consumed: bool = False
+
+    def cut_off(self, why: str) -> None:
+        """The open attempt ended without telling how."""
+        self.open = False
+        if self.effect == "once":
+            self.doubt = why
 
 
 @dataclass(slots=True)
@@ -81,13 +105,37 @@ class History:
     calls: dict[str, Past] = field(default_factory=dict)
     turns: dict[str, list[events.TurnSaved]] = field(default_factory=dict)
     claims_without_progress: int = 0
+    claimed_at: float = 0.0
+    _left: dict[str, set[str]] | None = None  # positions not asked for, by all of their prefixes
 
     def at(self, position: str) -> Past | None:
         """The record of the call at a position, which thereby counts as asked for."""
         past = self.calls.get(position)
         if past is not None:
             past.consumed = True
+            if self._left is not None:
+                self._asked_for(position, self._left)
         return past
+
+    def replaying(self, prefix: str) -> bool:
+        """Whether recorded calls whose position starts with a scope's prefix are still to be asked
+        for. Quick, since every line of a log asks."""
+        if self._left is None:
+            left: dict[str, set[str]] = {}
+            for position in self.calls:
+                for part in _prefixes(position):
+                    left.setdefault(part, set()).add(position)
+            self._left = left
+            # Only now: another thread may have asked for a call while the index was made.
+            for position, past in list(self.calls.items()):
+                if past.consumed:
+                    self._asked_for(position, left)
+        return bool(self._left.get(prefix))
+
+    @staticmethod
+    def _asked_for(position: str, left: dict[str, set[str]]) -> None:
+        for part in _prefixes(position):
+            left[part].discard(position)
 
     def orders(self) -> list[int]:
         """Sequence numbers of all outcomes and cancellations, ascending: the order in which the
@@ -97,10 +145,6 @@ class History:
     def unconsumed(self) -> list[Past]:
         """Recorded calls that the workflow has not asked for."""
         return [p for p in self.calls.values() if not p.consumed]
-
-    def finished(self) -> int:
-        """How many calls have an outcome."""
-        return sum(p.outcome is not None for p in self.calls.values())
 
 
 def build(rows: Iterable[StoredEvent]) -> History:
@@ -115,6 +159,7 @@ def build(rows: Iterable[StoredEvent]) -> History:
         if row.key is not None:
             _add(history, row.key, row.seq, row.at, event)
         elif isinstance(event, events.RunClaimed):
+            history.claimed_at = row.at
             history.claims_without_progress += event.crash
         elif isinstance(event, events.RunResumed):
             history.claims_without_progress = 0
@@ -138,11 +183,18 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
         past = history.calls[position] = Past(key=key, name=name_of(key))
     match event:
         case events.StepStarted():
+            past.kind = "step"
             past.digest, past.attempts, past.open = event.digest, event.attempt, True
+            past.effect = event.effect
             past.doubt = past.error = past.settled = None
         case events.TimerSet():
+            past.kind = "timer"
             past.digest, past.due, past.longest = event.digest, event.due, event.due - at
-        case events.StepCompleted() | events.TimerFired() | events.ValueRecorded():
+        case events.ValueRecorded():
+            past.kind = "value"
+            _close(past, event, seq)
+            history.claims_without_progress = 0
+        case events.StepCompleted() | events.TimerFired():
             _close(past, event, seq)
             history.claims_without_progress = 0
         case events.StepFailed():
@@ -153,16 +205,18 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
                 _close(past, event, seq)
             history.claims_without_progress = 0
         case events.StepInterrupted():
-            past.open = False
             past.crashes += event.crash
-            past.doubt = "its process ended while it ran"
+            past.cut_off(ENDED_WITH_PROCESS)
         case events.StepInDoubt():
             past.open, past.crashes = False, 0
             past.doubt, past.error = event.why, event.error
+            if event.error is not None and event.fault:
+                past.error = msgspec.structs.replace(event.error, fault=event.fault)
         case events.StepAbandoned():
             if past.open:
-                past.doubt = "the workflow cancelled it"
-            past.open, past.abandoned, past.order = False, True, seq
+                past.cut_off("the workflow cancelled it")
+            past.abandoned, past.order = True, seq
+            past.patience = at - history.claimed_at
         case events.StepReconciled() if event.answer == "not-done":
             past.doubt = past.error = None
         case events.StepReconciled() if past.settled is not None:
@@ -176,6 +230,12 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
             pass  # kinds that explain, such as policy.decided, decide nothing here
 
 
+def _prefixes(position: str) -> list[str]:
+    """What a position starts with, scope by scope: "", "s2." and "s2.7.t3." for "s2.7.t3.1"."""
+    parts = position.split(".")[:-1]
+    return ["", *(".".join(parts[: n + 1]) + "." for n in range(len(parts)))]
+
+
 def _close(past: Past, event: Event, seq: int) -> None:
     past.outcome, past.order = event, seq
     past.open, past.crashes, past.doubt, past.settled = False, 0, None, None
@@ -186,7 +246,7 @@ def _add_loops(history: History) -> None:
     in its turns tells of it, even before a turn was saved."""
     inside = [p[: m.start()] for p in history.calls for m in _TURN.finditer(p)]
     for loop in (*history.turns, *inside):
-        history.calls.setdefault(loop, Past(key_of(TURNS, loop), TURNS))
+        history.calls.setdefault(loop, Past(key_of(TURNS, loop), TURNS, "loop"))
 
 
 def _drop_skipped_turns(history: History) -> None:

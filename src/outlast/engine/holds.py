@@ -1,6 +1,6 @@
 """Why a run is held, in words: what happened, to which step, and what lets the run go on."""
 
-from outlast.engine.history import Past
+from outlast.engine.history import Kind, Past
 from outlast.engine.requests import Call
 from outlast.engine.run import Run
 from outlast.engine.spec import WorkflowSpec
@@ -9,12 +9,27 @@ from outlast.policy.gate import Deny
 from outlast.records import StoredEvent, Unknown
 
 
-def diverged(run: Run, past: Past, name: str, preview: str) -> Hold:
+def other_call(run: Run, past: Past, kind: Kind, name: str) -> Hold:
     """The code calls something else than what is recorded at this position."""
-    if past.name != name:
-        said = f"the journal has {past.key}, the code now calls {name}"
-    else:
-        said = f"{past.key} was recorded with other arguments than the code passes now ({preview})"
+    recorded, called = past.key, name
+    if past.name == name:
+        recorded, called = f"{past.kind} {past.key}", f"the {kind} {name}"
+    return _diverged(run, past, f"the journal has {recorded}, the code now calls {called}")
+
+
+def other_arguments(run: Run, past: Past, preview: str) -> Hold:
+    """The code calls what is recorded at this position, but not with the same arguments."""
+    said = f"{past.key} was recorded with other arguments than the code passes now ({preview})"
+    return _diverged(run, past, said)
+
+
+def not_cancelled(run: Run, past: Past) -> Hold:
+    """The code now waits for a call that it cancelled when the call was recorded."""
+    said = f"{past.key} was recorded as cancelled, and the code now waits for it"
+    return _diverged(run, past, said)
+
+
+def _diverged(run: Run, past: Past, said: str) -> Hold:
     return Hold(
         "diverged",
         f"the code does not fit the run's journal: {said}; the call was not executed",
@@ -65,12 +80,19 @@ def denied(run: Run, call: Call, verdict: Deny) -> Hold:
     )
 
 
-def in_doubt(run: Run, call: Call, doubt: str, answer: Unknown) -> Hold:
-    """Nobody can tell whether a `once` step took effect."""
+def in_doubt(run: Run, call: Call, doubt: str, answer: Unknown | None) -> Hold:
+    """Nobody can tell whether a `once` step took effect. `answer` is None if its reconcile function
+    was not asked."""
+    if call.spec.reconcile is None:
+        said = "The step has no reconcile function"
+    elif answer is None:
+        said = "Its reconcile function was not asked yet"
+    else:
+        said = f"Reconcile said: {answer.why or 'unknown'}"
     return Hold(
         "in-doubt",
         f"step {call.key} ({call.preview}) may or may not have happened: {doubt}. Idempotency key "
-        f"{call.idempotency_key}. {answer.why or 'reconcile could not tell'}",
+        f"{call.idempotency_key}. {said}",
         f"Look outside, then: outlast settle {run.run_id} '{call.key}' --done JSON | --not-done | "
         "--failed TEXT",
         call.key,
@@ -89,10 +111,19 @@ def unfit_settlement(run: Run, call: Call, problem: Exception) -> Hold:
 
 def stuck(run: Run, key: str) -> Hold:
     """A body outlived its timeout and the grace period."""
+    return _stuck(run, f"the body of step {key} still runs after its timeout", key)
+
+
+def swallowed(run: Run, key: str | None) -> Hold:
+    """Code of the user was cancelled, since the run must stop, and went on for the grace period."""
+    what = "the workflow" if key is None else f"the body of step {key}"
+    return _stuck(run, f"{what} was cancelled and still runs", key)
+
+
+def _stuck(run: Run, what: str, key: str | None) -> Hold:
     return Hold(
         "stuck",
-        f"the body of step {key} still runs after its timeout and cannot be stopped from within "
-        "its process",
+        f"{what} and cannot be stopped from within its process",
         f"End the process that executes the run, then: outlast resume {run.run_id}",
         key,
     )

@@ -11,9 +11,10 @@ from typing import TypeVar, cast
 from msgspec import Raw
 
 from outlast import codec, events
+from outlast.engine.bodies import leave_behind
 from outlast.engine.drive import drive_async, drive_sync, sequence
-from outlast.engine.ended import Raised, Returned
-from outlast.engine.holds import ended_early, signature_changed, unreadable
+from outlast.engine.ended import Raised, Returned, Stopped
+from outlast.engine.holds import ended_early, signature_changed, swallowed, unreadable
 from outlast.engine.order import PASSES
 from outlast.engine.outcomes import pack
 from outlast.engine.requests import Drain, Reply, Request, Write
@@ -32,6 +33,9 @@ from outlast.events import Event
 from outlast.journal import Becomes, Entry
 
 T = TypeVar("T")
+
+Ended = Returned | Raised | Stopped
+"""The end of a workflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ def execute_sync(run: Run, spec: WorkflowSpec) -> Conclusion:
     Raises:
         KeyboardInterrupt, SystemExit: passed on, after the run was released.
     """
-    ended: Returned | Raised = Returned(None)
+    ended: Ended = Stopped()
     context = contextvars.copy_context()
     context.run(_enter, run)
     try:
@@ -81,22 +85,28 @@ async def execute_async(run: Run, spec: WorkflowSpec) -> Conclusion:
     sequence(run)
     install_task_factory(asyncio.get_running_loop())
     root = create_unscoped_task(_root(run, spec), name=f"outlast {run.run_id}")
+    given_up = asyncio.Event()
+    giving_up = create_unscoped_task(given_up.wait())
     try:
-        with run.watch(_cancel_later(run, root)):
-            await asyncio.wait({root})
+        with run.watch(_cancel_later(run, root, given_up.set)):
+            await asyncio.wait({root, giving_up}, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         run.request_stop(Release("cancelled"))
         root.cancel()
-        await asyncio.wait({root})
-        await _conclude_async(run, spec, Returned(None))
+        await asyncio.wait({root}, timeout=run.settings.grace)
+        await _conclude_async(run, spec, root, Stopped())
         raise
+    finally:
+        giving_up.cancel()
+    if not root.done():
+        return await _conclude_async(run, spec, root, Stopped())
     interrupt = None if root.cancelled() else root.exception()
     if interrupt is not None:  # KeyboardInterrupt or SystemExit, on its way out of the loop
         run.request_stop(Release(type(interrupt).__name__))
-        await _conclude_async(run, spec, Returned(None))
+        await _conclude_async(run, spec, root, Stopped())
         raise interrupt
     ended = Raised(asyncio.InvalidStateError("cancelled")) if root.cancelled() else root.result()
-    return await _conclude_async(run, spec, ended)
+    return await _conclude_async(run, spec, root, ended)
 
 
 async def release(run: Run, why: str) -> None:
@@ -114,16 +124,16 @@ def _enter(run: Run) -> None:
     ATTEMPT.set(None)
 
 
-async def _root(run: Run, spec: WorkflowSpec) -> Returned | Raised:
+async def _root(run: Run, spec: WorkflowSpec) -> Ended:
     _enter(run)
     try:
         if run.stop is not None:
-            return Returned(None)
+            return Stopped()
         args, kwargs = arguments(run, spec)
         result = spec.fn(*args, **kwargs)
         return Returned(await result if inspect.isawaitable(result) else result)
     except StopRun:
-        return Returned(None)
+        return Stopped()
     except BaseExceptionGroup as group:
         # A task group wraps StopRun; the run's own flag says what happened.
         if run.stop is not None or group.subgroup((KeyboardInterrupt, SystemExit)) is None:
@@ -139,9 +149,12 @@ def _as_exception(group: BaseExceptionGroup[BaseException]) -> Exception:
     return RuntimeError(f"the workflow ended with {group!r}")
 
 
-def _cancel_later(run: Run, root: "asyncio.Task[Returned | Raised]") -> Callable[[], object]:
+def _cancel_later(
+    run: Run, root: "asyncio.Task[Ended]", give_up: Callable[[], object]
+) -> Callable[[], object]:
     """When a run must stop, its workflow may be waiting for something that never comes. It is
-    cancelled once nothing is open in it, and after the grace period in any case."""
+    cancelled once nothing is open in it, and after the grace period in any case. To unwind it has
+    the grace period again; one that swallows the cancellation is given up."""
     loop = asyncio.get_running_loop()
 
     def look() -> None:
@@ -150,6 +163,7 @@ def _cancel_later(run: Run, root: "asyncio.Task[Returned | Raised]") -> Callable
 
     def on_stop() -> None:
         loop.call_later(run.settings.grace, root.cancel)
+        loop.call_later(2 * run.settings.grace, give_up)
         if not isinstance(run.stop, Hold | Asleep):
             # Some passes later: a task that learns of the stop by itself unwinds with that. A hold
             # starts inside the workflow and unwinds it by itself, so that one gets more time.
@@ -197,8 +211,16 @@ def arguments(run: Run, spec: WorkflowSpec) -> tuple[tuple[object, ...], dict[st
 # ---- the end
 
 
-async def _conclude_async(run: Run, spec: WorkflowSpec, ended: Returned | Raised) -> Conclusion:
+async def _conclude_async(
+    run: Run, spec: WorkflowSpec, root: "asyncio.Task[Ended]", ended: Ended
+) -> Conclusion:
     await _end_tasks(run)
+    alive = any(not task.done() for task in run.tasks)
+    if not root.done():
+        leave_behind(root)
+    if not root.done() or (alive and run.open):
+        # Its code may still do something, so nobody may go on with the run beside it.
+        run.give_up(swallowed(run, next(iter(run.open), None)))
     return await drive_async(_conclude(run, spec, ended), run)
 
 
@@ -216,16 +238,19 @@ async def _end_tasks(run: Run) -> None:
     await drive_async(_drain(), run)
     for task in leftover:
         task.cancel()
-    await asyncio.gather(*leftover, return_exceptions=True)
+    _, alive = await asyncio.wait(leftover, timeout=run.settings.grace)
+    for task in leftover:
+        if task in alive:
+            leave_behind(task)  # it swallowed the cancellation
+        elif not task.cancelled():
+            task.exception()  # looked at, so that asyncio need not complain
 
 
 def _drain() -> Generator[Request, Reply, None]:
     yield Drain()
 
 
-def _conclude(
-    run: Run, spec: WorkflowSpec, ended: Returned | Raised
-) -> Generator[Request, Reply, Conclusion]:
+def _conclude(run: Run, spec: WorkflowSpec, ended: Ended) -> Generator[Request, Reply, Conclusion]:
     """Write how the run left this process, and let go of it."""
     if run.stop is None:
         yield Drain()
@@ -252,9 +277,7 @@ def _conclude(
     return Conclusion(run, event, cause)
 
 
-def _last_word(
-    run: Run, spec: WorkflowSpec, ended: Returned | Raised
-) -> tuple[Event | None, Becomes | None]:
+def _last_word(run: Run, spec: WorkflowSpec, ended: Ended) -> tuple[Event | None, Becomes | None]:
     match run.stop:
         case None:
             return _outcome(run, spec, ended)
@@ -273,9 +296,9 @@ def _last_word(
             return None, None
 
 
-def _outcome(
-    run: Run, spec: WorkflowSpec, ended: Returned | Raised
-) -> tuple[Event | None, Becomes | None]:
+def _outcome(run: Run, spec: WorkflowSpec, ended: Ended) -> tuple[Event | None, Becomes | None]:
+    if isinstance(ended, Stopped):
+        ended = Raised(RuntimeError("the workflow raised StopRun, and its run need not stop"))
     if isinstance(ended, Raised):
         error = codec.encode_error(ended.exc, "workflow")
         return events.RunFailed(error), Becomes("failed", error.type, error.message)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Generator
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from outlast import codec, events
 from outlast.engine.ended import Raised, TimedOut
@@ -83,9 +84,11 @@ def after_error(run: Run, call: Call, past: Past, ended: Raised | TimedOut) -> F
     else:
         exc = ended.exc
     error = codec.encode_error(exc, classify(exc).kind)
-    if call.spec.effect == "once" and not certainly_not_done(exc, call.spec.not_done):
+    if past.effect == "once" and not certainly_not_done(exc, call.spec.not_done):
         past.doubt, past.error = f"it raised {error.type}: {error.message}", error
-        yield from note(run, call, events.StepInDoubt(past.attempts, past.doubt, error))
+        unknown = replace(error, fault="unknown-outcome")
+        said = events.StepInDoubt(past.attempts, past.doubt, unknown, fault=error.fault)
+        yield from note(run, call, said)
         return None
     yield from retry_or_fail(run, call, past, error)
     return None

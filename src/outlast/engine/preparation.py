@@ -11,7 +11,7 @@ from typing import cast
 import msgspec
 
 from outlast import events
-from outlast.engine.history import History, build
+from outlast.engine.history import ENDED_WITH_PROCESS, History, build
 from outlast.engine.holds import altered, crash_loop, unreadable
 from outlast.engine.run import Run
 from outlast.engine.spec import Settings
@@ -125,9 +125,8 @@ def _interruptions(history: History, crash: bool) -> tuple[Entry, ...]:
     for past in history.calls.values():
         if past.open:
             entries.append(Entry(events.StepInterrupted(past.attempts, crash), past.key))
-            past.open = False
             past.crashes += crash
-            past.doubt = "its process ended while it ran"
+            past.cut_off(ENDED_WITH_PROCESS)
     return tuple(entries)
 
 

@@ -44,13 +44,18 @@ class Pack:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Call a function of the user. Reply: an `Ended`."""
+    """Call a function of the user. Reply: an `Ended`.
+
+    Attributes:
+        asks: it is the reconcile function: what it returns is no result of the step.
+    """
 
     fn: Callable[..., object]
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
     attempt: AttemptInfo
     timeout: float | None
+    asks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +84,11 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Forever:
-    """Wait to be cancelled, as this call was when it was recorded, with this sequence number."""
+    """Wait to be cancelled, as this call was when it was recorded, with this sequence number. No
+    reply, which says that it did not happen within so many seconds."""
 
     order: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from outlast import codec
 from outlast.engine.ended import Ended
 from outlast.engine.history import History
 from outlast.engine.spec import Settings
-from outlast.engine.stop import Stop, Unwritable
+from outlast.engine.stop import Hold, Stop, Unwritable
 from outlast.errors import StopRun
 from outlast.journal import Becomes, Entry, OwnerWrite
 from outlast.leases import lease_from
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 
 class OverdueBody(Protocol):
-    """A plain body that outlived its timeout; see bodies.py."""
+    """A body that outlived its timeout; see bodies.py."""
 
     @property
     def key(self) -> str: ...
+    @property
+    def asks(self) -> bool: ...
     @property
     def ended(self) -> Ended | BaseException | None: ...
     def join(self, timeout: float | None = None) -> None: ...
@@ -93,7 +95,6 @@ class Run:
         self.sequencer: Sequencer | None = None
         self.bodies: set[OverdueBody] = set()
         self.late: dict[str, Ended | BaseException | None] = {}
-        self._status: Literal["running", "waiting"] = "running"
         self._lock = threading.RLock()  # a signal handler may come while this thread holds it
         self._watchers: set[Callable[[], object]] = set()
         self._idle_watchers: set[Callable[[], object]] = set()
@@ -126,6 +127,11 @@ class Run:
                 self.stop = stop
         self._notify()
 
+    def give_up(self, stop: Hold) -> None:
+        """Stop for another reason than the one that the run was asked to stop for."""
+        if not isinstance(self.stop, Unwritable):
+            self.stop = stop
+
     def patience(self) -> float:
         """Seconds that open attempts still have to end by themselves: any number as long as the
         run goes on, then the rest of the grace period."""
@@ -147,10 +153,6 @@ class Run:
         looked at how."""
         if self.stop is not None and not task.cancelled():
             task.exception()
-
-    def replaying(self) -> bool:
-        """Whether recorded calls are still to be asked for."""
-        return any(not past.consumed for past in self.history.calls.values())
 
     @contextmanager
     def watch(self, wake: Callable[[], object], *, idle: bool = False) -> Iterator[None]:
@@ -186,20 +188,20 @@ class Run:
             at=self.world.wall(),
             entries=entries,
             mode=mode,
-            becomes=becomes or self._status_change(),
+            becomes=becomes,
+            standing=self._standing,
             # Opening something is a heartbeat too: the owner is alive, and the body that follows
             # should find the lease as long as it can be.
             lease=lease_from(self.world, self.settings.lease) if mode == "open" else None,
             release=release,
         )
 
-    def _status_change(self) -> Becomes | None:
-        waits = bool(self.dues) and not self.open
-        status: Literal["running", "waiting"] = "waiting" if waits else "running"
-        if status == self._status and not waits:
-            return None
-        self._status = status
-        return Becomes(status, due_at=min(self.dues.values()) if waits else None)
+    def _standing(self) -> Becomes:
+        """Called by whichever thread commits."""
+        dues = tuple(self.dues.values())
+        if not dues or self.open:
+            return Becomes("running")
+        return Becomes("waiting", due_at=min(dues))
 
 
 _active: set[Run] = set()

@@ -3,7 +3,7 @@
 import inspect
 import typing
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
@@ -76,7 +76,7 @@ class WorkflowSpec:
     fn: Callable[..., object]
     signature: inspect.Signature
     is_async: bool
-    module: str = field(default="")
+    module: str
 
 
 def workflow_spec(fn: object) -> WorkflowSpec | None:

@@ -5,6 +5,7 @@ from typing import NoReturn
 
 from outlast import events
 from outlast.engine.history import Past
+from outlast.engine.holds import not_cancelled
 from outlast.engine.requests import Cancelled, Deliver, Drain, Flow, Forever, Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.stop import Hold
@@ -34,15 +35,23 @@ def abandon(run: Run, key: str, past: Past) -> Flow:
     return None
 
 
-def cancelled_again(past: Past) -> Flow:
+PATIENCE = 10.0
+"""Seconds to wait for a recorded cancellation to come again, at least."""
+
+
+def cancelled_again(run: Run, past: Past) -> Flow:
     """Wait for the recorded cancellation to come again. Nothing is executed meanwhile.
+
+    A time-out in workflow code that cancelled the call had begun after its process took the run. So
+    the run is held once twice as much time as there was between the two has passed: the code
+    no longer cancels the call.
 
     Raises:
         Cancelled: it came; the workflow learns of it in its recorded order.
     """
     try:
-        yield Forever(past.order)
+        yield Forever(past.order, max(PATIENCE, 2 * past.patience))
     except Cancelled:
         yield Deliver(past.order, shielded=True)
         raise
-    return None
+    return (yield from hold(run, not_cancelled(run, past)))

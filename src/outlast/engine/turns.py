@@ -103,7 +103,7 @@ class Turns(Generic[S]):
         if self._turn < 0:
             past = run.history.at(loop)
             if past is not None:
-                yield from check_fit(run, past, TURNS, "")
+                yield from check_fit(run, past, "loop", TURNS, "")
             self._turn = 0
             if loop in run.history.turns:
                 self._state = replayed(run.history.turns[loop])

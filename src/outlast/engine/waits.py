@@ -25,9 +25,9 @@ def run_sleep(run: Run, position: str, seconds: float) -> Flow:
     digest = codec.digest(seconds)
     past = run.history.at(position)
     if past is not None:
-        yield from check_fit(run, past, "sleep", digest, f"{seconds:g} s")
+        yield from check_fit(run, past, "timer", "sleep", digest, f"{seconds:g} s")
         if past.abandoned:
-            yield from cancelled_again(past)
+            yield from cancelled_again(run, past)
     else:
         past = Past(key, "sleep")
     try:
@@ -63,7 +63,7 @@ def _recorded_value(run: Run, position: str, name: str, compute: Callable[[], ob
     run.check()
     past = run.history.at(position)
     if past is not None:
-        yield from check_fit(run, past, name, "")
+        yield from check_fit(run, past, "value", name, "")
         assert isinstance(past.outcome, events.ValueRecorded)
         yield Deliver(past.order)
         return codec.decode(bytes(past.outcome.value))

@@ -140,7 +140,8 @@ def certainly_not_done(exc: BaseException, declared: tuple[type[BaseException], 
         if status is not None:
             return 400 <= status <= 499 and status not in WORKED_ON
         if isinstance(link, ssl.SSLError):
-            return isinstance(link, ssl.SSLCertVerificationError) or link.reason in HANDSHAKE
+            reason = getattr(link, "reason", None)
+            return isinstance(link, ssl.SSLCertVerificationError) or reason in HANDSHAKE
         group = _group_of(link)
         if group is not None and group is not WRAPPERS:
             return group is NEVER_SENT

@@ -2,9 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
-
-RetriedFault = Literal["transient", "throttled"]
 
 
 @dataclass(frozen=True, slots=True)

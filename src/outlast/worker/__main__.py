@@ -10,7 +10,7 @@ import sys
 
 import msgspec
 
-from outlast.worker.order import Order
+from outlast.worker.order import INTERRUPTED, Order
 from outlast.worker.work import work
 
 PR_SET_PDEATHSIG = 1
@@ -29,7 +29,11 @@ def main() -> None:
     end_with_parent(int(sys.argv[1]))
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
     sys.path[0] = ""  # as for any program that is started in this folder
-    code = work(order)
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see supervisor.py
+        code = work(order)
+    except KeyboardInterrupt:  # nothing was begun
+        code = INTERRUPTED
     sys.stdout.flush()
     sys.stderr.flush()
     sys.exit(code)

@@ -21,7 +21,7 @@ from outlast.errors import OutlastError, RunOwned, RunReleased, UsageError
 from outlast.leases import Claim, Create, NewRun, Refused, lease_from
 from outlast.records import Identity, Source
 from outlast.worker.outcome import result_of_conclusion, result_of_row
-from outlast.worker.signals import release_on_sigterm
+from outlast.worker.signals import release_on_signals
 from outlast.worker.stores import OpenStore
 
 IfOwned = Literal["raise", "wait"]
@@ -51,9 +51,10 @@ class Plan:
 def run_plan(plan: Plan, opened: OpenStore) -> object:
     """Execute a run in this thread and return its result; raises as `outlast.run` does."""
     if not plan.spec.is_async:
-        with release_on_sigterm():
+        with release_on_signals():
             return run_plain(plan, opened)
-    with asyncio.Runner() as runner, release_on_sigterm():
+    # The loop is closed within the signals' block: tasks that go on for ever must not keep it open.
+    with release_on_signals(), asyncio.Runner() as runner:
         return runner.run(execute_plan(plan, opened))
 
 
@@ -160,11 +161,7 @@ def _may_wait(refused: Refused, plan: Plan) -> bool:
         return True
     owner = refused.row.owner
     assert owner is not None
-    raise RunOwned(
-        plan.run_id,
-        f"run {plan.run_id} is being executed by process {owner.pid} on {owner.host}; wait for its "
-        f'result with if_owned="wait", or on the command line: outlast resume {plan.run_id} --wait',
-    )
+    raise RunOwned(plan.run_id, f"process {owner.pid} on {owner.host}")
 
 
 def _pauses() -> Iterator[float]:

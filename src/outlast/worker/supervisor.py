@@ -95,12 +95,17 @@ class _Worker:
 
     def run(self) -> int:
         """Start it, keep its leases, wait for its end. Negative: the signal that killed it."""
-        # Started from the main thread: the worker ends with the thread that started it.
-        process = subprocess.Popen(
-            [sys.executable, "-m", "outlast.worker", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            process_group=0,
-        )
+        # Started from the main thread: the worker ends with the thread that started it. Ctrl-C
+        # stays blocked in it until it can handle it, or its imports would end with a traceback.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "outlast.worker", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                process_group=0,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._pid, self._started = process.pid, start_ticks(process.pid)
         ended = threading.Event()
         heart = threading.Thread(
@@ -152,8 +157,15 @@ class _Worker:
             nonlocal times
             times += 1
             self.asked = self.asked or number
+            if number == signal.SIGINT and times == 1:
+                grace = f"{self._order.grace:g}".encode()
+                said = b"outlast: finishing what is open (at most %b s); Ctrl-C again cuts it off\n"
+                # Past Python's buffers, which the code that this interrupts may be writing to; a
+                # terminal that is gone must not keep the signal from the worker.
+                with contextlib.suppress(OSError):
+                    os.write(2, said % grace)
             if times <= 2:
-                process.send_signal(signal.SIGTERM)
+                process.send_signal(number)
             else:
                 process.kill()
 

@@ -6,8 +6,6 @@ import os
 import sys
 from typing import Any
 
-import msgspec
-
 from outlast import codec
 from outlast.engine.spec import Settings, WorkflowSpec, hints_of
 from outlast.errors import (
@@ -122,9 +120,9 @@ def _arguments(
         if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             continue
         try:
-            bound.arguments[name] = codec.from_plain(
-                msgspec.json.encode(value), hints.get(name, Any)
-            )
+            # Not msgspec's: it makes null of a NaN and stumbles over a lone surrogate.
+            data = json.dumps(value).encode()
+            bound.arguments[name] = codec.from_plain(data, hints.get(name, Any))
         except (UsageError, NotStorable) as problem:
             raise UsageError(f"argument {name!r} of {form}: {problem}") from None
     return bound.args, bound.kwargs
@@ -134,7 +132,7 @@ def work(order: Order) -> int:
     """Carry an order out and return its exit code; errors go to stderr, a line each."""
     try:
         carry_out(order)
-    except (RunFailed, RunHeld, RunKilled, RunWaiting) as problem:
+    except (RunFailed, RunHeld, RunKilled, RunWaiting, RunOwned) as problem:
         # The command line tells what became of the run, from the store.
         if isinstance(problem, RunHeld) and problem.reason == "stuck" and order.supervised:
             return codes.STUCK

@@ -14,7 +14,6 @@ import outlast
 from tests.strategies import assert_same, stored_values
 
 FOLDER = Path(sys.argv[1])
-STEPS = outlast.Settings(max_crashes=5)
 runs = 0
 
 
@@ -33,7 +32,7 @@ def live(values: list[object], number: int, *, dies: bool) -> None:
         return len(made)
 
     url = f"sqlite:///{FOLDER}/store.db"
-    assert outlast.run(flow, run_id=f"run-{number}", store=url, settings=STEPS) == len(values)
+    assert outlast.run(flow, run_id=f"run-{number}", store=url) == len(values)
 
 
 def child(values: list[object], number: int, *, dies: bool) -> int:
@@ -54,7 +53,7 @@ def child(values: list[object], number: int, *, dies: bool) -> int:
 
 @given(st.lists(stored_values, min_size=10, max_size=40))
 @settings(
-    max_examples=20,
+    max_examples=12,
     deadline=None,
     database=None,
     derandomize=True,

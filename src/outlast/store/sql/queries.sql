@@ -93,6 +93,10 @@ FROM events WHERE run_id = :run_id AND kind = :kind ORDER BY seq DESC LIMIT 1;
 
 -- How far a run has come: completed steps, and the last saved turn.
 -- name: progress_of
-SELECT count(*) FILTER (WHERE kind = 'step.completed'),
+SELECT count(DISTINCT key) FILTER (WHERE kind = 'step.completed'
+           OR kind = 'step.settled' AND json_extract(CAST(data AS TEXT), '$.decision') = 'done'
+              AND NOT EXISTS (SELECT 1 FROM events AS later
+                              WHERE later.run_id = :run_id AND later.seq > events.seq
+                                AND later.key = events.key AND later.kind = 'step.reconciled')),
        max(CASE WHEN kind = 'turn.saved' THEN json_extract(CAST(data AS TEXT), '$.turn') END)
 FROM events WHERE run_id = :run_id;
