@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from outlast.errors import LostRun, OutlastError
+from outlast.errors import LostRun, OutlastError, StoreError
 from outlast.events import Event, escape_surrogates
 from outlast.records import Identity, RunRow, Source, Status, StoredEvent
 from outlast.store.base import Row, Tx
@@ -234,7 +234,22 @@ def put_owner(tx: Tx, run_id: str, epoch: int, owner: Identity | None, lease: Le
 
 
 def to_run(row: Row) -> RunRow:
-    """A row of `runs` as a record."""
+    """A row of `runs` as a record.
+
+    Raises:
+        StoreError: it was altered so that it cannot be read.
+    """
+    try:
+        return _to_run(row)
+    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        raise StoreError(
+            f"the row of run {cast(str, row[0])} cannot be read: it was altered ({problem}); the "
+            "journal may still be intact, see: outlast verify",
+            "damaged",
+        ) from problem
+
+
+def _to_run(row: Row) -> RunRow:
     fields: dict[str, object] = dict(zip(RunRow.__dataclass_fields__, row, strict=True))
     source, owner = fields["source"], fields["owner"]
     fields["source"] = None if source is None else msgspec.json.decode(str(source), type=Source)

@@ -310,6 +310,19 @@ def _finish(step: _Step, alive: bool, now: float | None) -> StepView:
 # ---- verification
 
 
+def verify_all(store: Store) -> list[Verdict]:
+    """`verify_run` for every run, newest first; a row that cannot be read is a finding too."""
+    verdicts = []
+    for raw in store.read("list_runs", status=None, workflow=None, limit=-1):
+        try:
+            row = to_run(raw)
+        except StoreError as problem:
+            verdicts.append(Verdict(str(raw[0]), False, 0, "", str(problem)))
+        else:
+            verdicts.append(verify_run(store, row))
+    return verdicts
+
+
 def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
     """Recompute a run's hash chain and compare it with what is stored.
 

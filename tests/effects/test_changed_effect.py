@@ -16,11 +16,11 @@ from tests.effects.stage import Stage
 EFFECTS: list[Effect] = list(get_args(Effect))
 
 
-def deployed(stage: Stage, sent: list[str], effect: str | None, **options: Any) -> Any:
+def deployed(stage: Stage, sent: list[str], effect: Any) -> Any:
     """The program as one deployment has it, `start()` to run it. Its first process ends in the
     body."""
 
-    @outlast.step(effect=effect, name="send", **options)  # type: ignore[call-overload]
+    @outlast.step(effect=effect, name="send")
     def send() -> str:
         sent.append(str(effect))
         if len(sent) == 1:
@@ -38,7 +38,7 @@ def deployed(stage: Stage, sent: list[str], effect: str | None, **options: Any) 
     return start
 
 
-def cut_off(stage: Stage, effect: str | None) -> list[str]:
+def cut_off(stage: Stage, effect: Any) -> list[str]:
     sent: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         deployed(stage, sent, effect)()
@@ -63,10 +63,7 @@ def test_the_new_code_may_reconcile_it(stage: Stage, answer: Any, sends: int) ->
     sent = cut_off(stage, "once")
     start = deployed(stage, sent, "once")
 
-    @start.step.reconcile
-    def _() -> Any:
-        return answer
-
+    start.step.reconcile(lambda: answer)
     assert start() == ("found" if sends == 1 else "sent as once")
     assert len(sent) == sends
 
@@ -115,12 +112,12 @@ def test_the_engine_and_the_view_agree_about_a_doubt(
 
 
 @pytest.mark.parametrize("effect", ["once", "idempotent"])
-def test_a_doubt_is_recorded_as_the_fourth_class_of_fault(stage: Stage, effect: str) -> None:
+def test_a_doubt_is_recorded_as_the_fourth_class_of_fault(stage: Stage, effect: Any) -> None:
     """Should it turn out not to have happened, the class of its error counts again: here it ends
     the step at once, in another process too."""
 
     def deploy(fail: Callable[[], str]) -> Any:
-        @outlast.step(effect=effect, name="send", retry=outlast.Retry(attempts=2, first=0))  # type: ignore[call-overload]
+        @outlast.step(effect=effect, name="send", retry=outlast.Retry(attempts=2, first=0))
         def send() -> str:
             return fail()
 

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 import outlast
+from outlast.engine.heart import Heart
 from outlast.engine.preparation import Preparation, prepare_sync
 from outlast.engine.run import Run
 from outlast.events import RunClaimed
-from outlast.leases import Refused
+from outlast.leases import Claim, Claimed, Refused, lease_from
 from outlast.store.writer import Store
 from outlast.world import World
 from tests.ownership.children import events, until
@@ -220,3 +221,59 @@ def test_what_the_identity_of_an_owner_tells(field: str, value: object, verdict:
     me = world.identity()
     assert world.liveness(me) == "alive"
     assert world.liveness(msgspec.structs.replace(me, **{field: value})) == verdict
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_worker_that_wakes_between_opening_and_body_starts_nothing(
+    url: str, colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executed: list[str] = []
+
+    if colour == "plain":
+
+        @outlast.step(effect="once")
+        def pay() -> None:
+            executed.append("pay")
+
+        @outlast.workflow
+        def work() -> None:
+            pay()
+    else:
+
+        @outlast.step(name="pay", effect="once")
+        async def pay_async() -> None:
+            executed.append("pay")
+
+        @outlast.workflow(name="work")
+        async def work() -> None:
+            await pay_async()
+
+    def wakes_late(run: Run) -> bool:
+        # What another process does while this one is stopped, once the lease is over.
+        store, world = run.store, run.world
+        with Heart(store).claiming() as owner:
+            lease = lease_from(world, 60)
+            claim = Claim(run.run_id, "work", world, owner, lease, world.wall())
+            assert isinstance(store.write(claim, durable=False), Claimed)
+        return True
+
+    monkeypatch.setattr(Run, "lease_is_over", wakes_late)
+    with pytest.raises(outlast.LostRun):
+        outlast.run(work, run_id="r", store=url)
+    assert executed == []
+    assert outlast.Client(url).run("r").status == "running"
+
+
+def test_a_lease_that_ended_unnoticed_is_taken_again_before_the_body(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @outlast.step(effect="once")
+    def pay() -> str:
+        return "paid"
+
+    @outlast.workflow
+    def work() -> str:
+        return pay()
+
+    monkeypatch.setattr(Run, "lease_is_over", lambda _: True)
+    assert outlast.run(work, run_id="r", store=url) == "paid"

@@ -52,6 +52,8 @@ async def desk(ticket: str, urgent: bool = False) -> Hit:
     assert_type(add(1), int)
     assert_type(await search("lamp", limit=2), list[Hit])
     assert_type(Bank().book(3), str)
+    assert_type(Bank().book.plain(3), str)
+    assert_type(Bank.book.plain(Bank(), 3), str)
     async for turn in turns(Desk(chat=[ticket]), max=50):
         assert_type(turn, Desk)
         assert_type(turn.chat, list[str])
@@ -84,6 +86,7 @@ async def in_a_loop() -> None:
 
 add("1")  # type: ignore[arg-type]
 Bank().book("1")  # type: ignore[arg-type]
+Bank().book.plain("1")  # type: ignore[arg-type]
 outlast.run(plain, "3")  # type: ignore[arg-type]
 outlast.run(plain)  # type: ignore[call-arg, arg-type]
 outlast.run(desk, 81)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from outlast.views import (
     read_run,
     run_view,
     unfinished,
+    verify_all,
     verify_run,
 )
 from outlast.worker.outcome import result_of_row
@@ -90,8 +91,7 @@ class Client:
         if run_id is None:
             if head is not None:
                 raise UsageError("a head hash belongs to one run; name the run too")
-            rows = list_runs(self._store, None, None, -1)
-            return [verify_run(self._store, row) for row in rows]
+            return verify_all(self._store)
         try:
             expected = None if head is None else bytes.fromhex(head)
         except ValueError:

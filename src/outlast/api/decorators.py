@@ -212,7 +212,7 @@ class _StepMethod(staticmethod):  # type: ignore[type-arg]
 
     def __init__(self, step: Callable[..., object]) -> None:
         super().__init__(step)
-        functools.update_wrapper(self, step)  # for what else the class body does with it
+        vars(self).update(vars(step))  # for what else the class body does with it
 
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., object]:
         step = self.__func__

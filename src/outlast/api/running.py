@@ -67,7 +67,7 @@ def run(
         args: its arguments; they are stored.
         run_id: names the run; a new unique id by default.
         store: URL of the store; `$OUTLAST_STORE` by default, else `sqlite:///outlast.db`.
-        tags: labels to find the run by, kept from its creation on.
+        tags: labels, kept from its creation on and shown with the run.
         wait: wait in this process for timers and retries; otherwise leave with `RunWaiting`.
         if_owned: what to do if another live process executes the run: `raise` `RunOwned`, or
             `wait` for its result.
@@ -136,7 +136,7 @@ def submit(
     store: str | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> str:
-    """Create a run without executing it; `outlast resume --all` or a worker takes it up.
+    """Create a run without executing it; `outlast resume --all` takes it up.
 
     Returns its run id. Arguments and errors are those of `run`.
     """

@@ -148,6 +148,8 @@ def _attempt(run: Run, call: Call, past: Past) -> Generator[Request, Reply, Ende
     except StopRun:
         run.closed(call.key)  # it never opened
         raise
+    if run.lease_is_over():  # the process was stopped in between: is the run still ours?
+        yield Write((), "open", durable=False)
     ended = yield Body(spec.fn, call.args, call.kwargs, info, spec.timeout)
     assert isinstance(ended, Ended)
     return ended

@@ -85,6 +85,7 @@ class Run:
         self.gate = gate
         self.stop: Stop | None = None
         self._stopped_at = 0.0  # by the boot clock
+        self._lease_end = 0.0  # by the boot clock
         self.ended = False  # the workflow function has; tasks that it left behind may be alive
         self.open: dict[str, AttemptInfo] = {}
         self.dues: dict[str, float] = {}
@@ -182,6 +183,11 @@ class Run:
         release: bool = False,
     ) -> OwnerWrite:
         """An append under this run's epoch, which moves the status along if it has changed."""
+        # Opening something is a heartbeat too: the owner is alive, and the body that follows
+        # should find the lease as long as it can be.
+        lease = lease_from(self.world, self.settings.lease) if mode == "open" else None
+        if lease is not None:
+            self._lease_end = lease.boot
         return OwnerWrite(
             run_id=self.run_id,
             epoch=self.epoch,
@@ -190,11 +196,14 @@ class Run:
             mode=mode,
             becomes=becomes,
             standing=self._standing,
-            # Opening something is a heartbeat too: the owner is alive, and the body that follows
-            # should find the lease as long as it can be.
-            lease=lease_from(self.world, self.settings.lease) if mode == "open" else None,
+            lease=lease,
             release=release,
         )
+
+    def lease_is_over(self) -> bool:
+        """Whether the lease that the last opening took has ended, so that another process may have
+        the run. The heart may have renewed it meanwhile."""
+        return self.world.boot() >= self._lease_end
 
     def _standing(self) -> Becomes:
         """Called by whichever thread commits."""

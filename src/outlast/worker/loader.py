@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -63,11 +64,7 @@ def load_source(source: Source | None, run_id: str) -> WorkflowSpec:
         )
     if source.file is not None and Path(source.file).is_file():
         return _find(_load_file(Path(source.file), source.module), source.name, source.file)
-    try:
-        known = importlib.util.find_spec(source.module)
-    except (ImportError, ValueError):
-        known = None
-    if known is None:
+    if _find_module(source.module) is None:
         raise UsageError(
             f"run {run_id} was started from {source.file or source.module}, which is not there any "
             f"more; name its new place: outlast run {FORM} --id {run_id}"
@@ -104,15 +101,22 @@ def _load_file(path: Path, module: str) -> ModuleType:
 def _load_module(module: str, target: str) -> ModuleType:
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        found = None
-    if found is None:
+    if _find_module(module) is None:
         raise UsageError(f"{target!r}: there is no module {module}; expected {FORM}")
     try:
         with _mark(module):
             return importlib.import_module(module)
+    except BaseException as problem:
+        raise _import_error(module, problem) from problem
+
+
+def _find_module(module: str) -> ModuleSpec | None:
+    """Where a module is. Looking for it imports the packages that it is in."""
+    try:
+        with _mark(module):
+            return importlib.util.find_spec(module)
+    except (ModuleNotFoundError, ValueError):
+        return None
     except BaseException as problem:
         raise _import_error(module, problem) from problem
 

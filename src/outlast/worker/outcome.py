@@ -1,5 +1,7 @@
 """From how a run stands to what its caller gets: a result or one of the RunStopped errors."""
 
+from datetime import UTC, datetime
+
 from outlast import codec, events
 from outlast.engine.lifecycle import Conclusion
 from outlast.engine.spec import WorkflowSpec, return_hint
@@ -39,7 +41,7 @@ def result_of_conclusion(conclusion: Conclusion, spec: WorkflowSpec) -> object:
             pass
     match run.stop:
         case Asleep(due):
-            raise RunWaiting(run.run_id, due, _waiting_text(run.run_id))
+            raise RunWaiting(run.run_id, due, _waiting_text(run.run_id, due))
         case Lost(error):
             raise error
         case Broken(error):
@@ -82,13 +84,14 @@ def result_of_row(store: Store, row: RunRow, spec: WorkflowSpec | None) -> objec
         case "killed":
             raise RunKilled(run_id, f"run {run_id} was killed: {row.detail or 'no reason given'}")
         case "waiting":
-            raise RunWaiting(run_id, row.due_at, _waiting_text(run_id))
+            raise RunWaiting(run_id, row.due_at, _waiting_text(run_id, row.due_at))
         case _:
             raise UsageError(f"run {run_id} is {row.status}; go on with: outlast resume {run_id}")
 
 
-def _waiting_text(run_id: str) -> str:
-    return f"run {run_id} waits; go on when it is due with: outlast resume {run_id}"
+def _waiting_text(run_id: str, due: float | None) -> str:
+    when = "" if due is None else f" until {datetime.fromtimestamp(due, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"run {run_id} waits{when}; then go on with: outlast resume {run_id}"
 
 
 def _last(store: Store, run_id: str, kind: str) -> events.Event | None:

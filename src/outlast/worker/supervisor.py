@@ -54,6 +54,8 @@ def run_supervised(order: Order) -> int:
             return code  # it came to its end before it could be stopped
         if code == codes.STUCK:
             _say(order, "was ended since a step outlived its timeout; starting another")
+        elif code == codes.STORE:
+            return code  # it could not even let go of the run; nothing is wrong with the program
         elif worker.left_run():
             _say(order, f"{_manner(code)}; starting another")
         elif code < 0:

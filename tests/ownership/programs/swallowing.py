@@ -1,0 +1,39 @@
+"""An asynchronous step that cannot be cancelled. Its second process finds nothing to wait for."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import outlast
+
+
+@outlast.step
+async def stubborn(folder: str) -> str:
+    mark = Path(folder) / "begun"
+    if mark.exists():
+        return "done"
+    mark.touch()
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            continue
+
+
+@outlast.step(timeout=0.05, retry=outlast.Retry(attempts=2, first=0))
+async def late(folder: str) -> str:
+    return await stubborn(folder)
+
+
+@outlast.workflow
+async def work(folder: str, timed: bool) -> str:
+    return await (late(folder) if timed else stubborn(folder))
+
+
+if __name__ == "__main__":
+    options = json.loads(sys.argv[1])
+    settings = outlast.Settings(grace=0.2)
+    outlast.run(
+        work, options["folder"], False, run_id="r", store=options["store"], settings=settings
+    )
