@@ -85,10 +85,10 @@ def _same_process(one: Identity, other: Identity) -> bool:
 def _has_crashed(row: RunRow, here: Identity) -> bool:
     """Whether an abandoned run's owner died or stalled while it worked on it.
 
-    Who died while the run only waited did not die of it; and where the owner was this very
-    process, it lives and its store had failed.
+    Who died while the run only waited, or after it had written how the run ended there, did not die
+    of it; and where the owner was this very process, it lives and its store had failed.
     """
-    return row.owner is not None and row.status != "waiting" and not _same_process(row.owner, here)
+    return row.owner is not None and row.status == "running" and not _same_process(row.owner, here)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +233,20 @@ class Renew:
             if not kept:
                 lost.add((run_id, epoch))
         return frozenset(lost)
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """An owner that had kept a run beyond its end there, since a body still ran, does so no
+    longer."""
+
+    run_id: str
+    epoch: int
+
+    def apply(self, tx: Tx) -> None:
+        rows = tx.run("fence", run_id=self.run_id)
+        if rows and rows[0][2] == self.epoch:
+            put_owner(tx, self.run_id, self.epoch, None, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ NO_WAIT = Retry(attempts=3, first=0)
         ({"secret": ["password"]}, "password"),
         ({"ignore": ["client"]}, "client"),
         ({"name": "a#b"}, "a#b"),
+        ({"name": "now"}, "now"),
+        ({"name": "sleep"}, "sleep"),
+        ({"name": "turns"}, "turns"),
     ],
     ids=str,
 )

@@ -2,6 +2,7 @@
 and while it may do something no further attempt opens."""
 
 import asyncio
+import contextvars
 import threading
 import time
 from typing import Any
@@ -359,3 +360,98 @@ def test_many_steps_wait_for_one_body(stage: Stage) -> None:
         return await asyncio.gather(*(asyncio.to_thread(other, n) for n in range(4)))
 
     assert outlast.run(flow, store=stage.url) == [0, 1, 2, 3]
+
+
+def test_a_body_that_swallows_its_cancellation_is_waited_for_in_bounds(stage: Stage) -> None:
+    begun: list[int] = []
+    seen: list[object] = []
+
+    @outlast.step(timeout=SHORT, retry=NO_WAIT)
+    async def act() -> None:
+        begun.append(1)
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                seen.append(outlast.current().step)
+
+    @outlast.workflow
+    async def flow() -> None:
+        await act()
+
+    with pytest.raises(outlast.RunHeld, match="act#0 still runs after its timeout"):
+        outlast.run(flow, run_id="run", store=stage.url, settings=Settings(grace=SHORT))
+    assert begun == [1]
+    assert set(seen) == {"act#0"}
+    assert stage.step("act#0").attempts == 1
+
+
+def test_an_asynchronous_body_that_ends_late_settles_the_doubt(stage: Stage) -> None:
+    """As a plain one does: it is asked how it ended before anybody else is."""
+    may_end = asyncio.Event()
+
+    @outlast.step(effect="once", timeout=SHORT, retry=NO_WAIT)
+    async def act() -> str:
+        while not may_end.is_set():
+            try:
+                await may_end.wait()
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
+    @outlast.workflow
+    async def flow() -> str:
+        loop = asyncio.get_running_loop()
+        helper = threading.Thread(
+            target=stage.when,
+            args=("step.in_doubt", lambda: loop.call_soon_threadsafe(may_end.set)),
+        )
+        helper.start()
+        try:
+            return await act()
+        finally:
+            helper.join()
+
+    assert outlast.run(flow, store=stage.url, run_id="run", settings=Settings(grace=0.5)) == "late"
+    assert stage.step("act#0").reconciled == "done: the result came late"
+
+
+def test_context_variables_that_a_body_sets_reach_its_caller(stage: Stage) -> None:
+    colour: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
+
+    @outlast.step(timeout=30)
+    async def act() -> None:
+        colour.set("blue")
+
+    @outlast.workflow
+    async def flow() -> list[object]:
+        await act()
+        return [colour.get(), outlast.current().step]
+
+    assert outlast.run(flow, store=stage.url) == ["blue", None]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_late_answer_of_reconcile_is_no_result_of_the_step(stage: Stage, colour: Colour) -> None:
+    may_end = threading.Event()
+
+    @outlast.step(effect="once", timeout=SHORT, retry=NO_WAIT)
+    def act() -> str:
+        raise ConnectionResetError
+
+    @act.reconcile
+    def _() -> outlast.Outcome[str]:
+        may_end.wait(20)
+        return outlast.Done("answered")
+
+    @outlast.workflow
+    async def flow() -> str:
+        return await asyncio.to_thread(act) if colour == "async" else act()
+
+    with pytest.raises(outlast.RunHeld, match="in-doubt"):
+        outlast.run(flow, run_id="run", store=stage.url, settings=Settings(grace=0.2))
+    may_end.set()
+    for thread in threading.enumerate():
+        if thread.name == "outlast act#0":
+            thread.join()
+    assert "step.late" not in stage.kinds()

@@ -326,3 +326,36 @@ def test_current_tells_where_the_code_stands(url: str) -> None:
     outlast.run(flow, run_id="r", store=url)
     assert [(c.step, c.replaying) for c in seen] == [(None, True), (None, False)]
     assert {c.trace_id for c in seen} == {trace}
+
+
+def test_a_task_is_live_as_soon_as_its_own_calls_are_replayed(url: str) -> None:
+    seen: dict[str, list[bool]] = {}
+
+    def look(who: str) -> None:
+        seen.setdefault(who, []).append(outlast.current().replaying)
+
+    @workflow
+    async def flow() -> None:
+        async def quick() -> None:
+            look("quick")
+            await think("a")
+            look("quick")
+            ready.set()
+
+        async def late() -> None:
+            await ready.wait()
+            look("late")
+            await think("b")
+            look("late")
+
+        ready = asyncio.Event()
+        look("flow")
+        await asyncio.gather(quick(), late())
+        look("flow")
+
+    with dying_at(url, kind="run.completed"), pytest.raises(outlast.StoreError):
+        outlast.run(flow, run_id="r", store=url)
+    assert not any(any(looks) for looks in seen.values())
+    seen.clear()
+    outlast.run(flow, run_id="r", store=url)
+    assert seen == {"flow": [True, False], "quick": [True, False], "late": [True, False]}

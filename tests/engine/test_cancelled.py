@@ -335,3 +335,68 @@ def test_time_outs_and_races_survive_a_death_at_every_write(url: str) -> None:
     assert result == ["late", "winner", "late", "winner"]
     assert deaths > 5
     assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize("later", ["awaited", "plain", "sleep"])
+def test_a_cancellation_that_does_not_come_again_is_held(
+    later: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether another time-out is to come cannot be seen, so a bound on the recorded one decides."""
+    monkeypatch.setattr("outlast.engine.stopping.PATIENCE", 0.05)
+    changed = False
+
+    @step(name="act")
+    def plain() -> str:
+        return "never"
+
+    @step(name="act")
+    async def awaited() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    @workflow
+    async def flow() -> str:
+        if changed:
+            await {"sleep": lambda: outlast.sleep(60), "awaited": awaited}.get(later, to_plain)()
+        try:
+            async with asyncio.timeout(0.02):
+                await (outlast.sleep(60) if later == "sleep" else awaited())
+        except TimeoutError:
+            return await quick("late")
+        return "never"
+
+    async def to_plain() -> None:
+        plain()
+
+    with dying_at(url, kind="run.completed"), pytest.raises(outlast.StoreError):
+        outlast.run(flow, run_id="r", store=url)
+    before, changed = kinds(url), True
+    with pytest.raises(outlast.RunHeld, match="recorded as cancelled") as held:
+        outlast.run(flow, run_id="r", store=url)
+    assert held.value.reason == "diverged"
+    assert kinds(url) == [*before, "run.held"]
+    changed = False
+    assert outlast.run(flow, run_id="r", store=url) == "late"
+
+
+def test_a_recorded_cancellation_is_waited_for_as_long_as_it_may_take(
+    url: str, replica: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call was cancelled at once, but the time-out around it was a long one."""
+    monkeypatch.setattr("outlast.engine.stopping.PATIENCE", 0.0)
+
+    @step
+    async def linger() -> None:
+        await asyncio.sleep(0.2)
+
+    @workflow
+    async def flow() -> str:
+        try:
+            async with asyncio.timeout(0.25):
+                await linger()
+                await hang("x")
+        except TimeoutError:
+            return "late"
+        return "never"
+
+    assert replays(flow, url, replica, 2) == ["late"] * 2

@@ -328,3 +328,18 @@ def test_a_plain_workflow_that_calls_an_asynchronous_step_is_told_so(url: str) -
     with pytest.raises(outlast.RunFailed, match="make the workflow `async def`"):
         outlast.run(flow, run_id="r", store=url)
     assert outlast.Client(url).run("r").steps == []
+
+
+def test_a_stop_that_nobody_asked_for_is_no_result(url: str) -> None:
+    @workflow
+    async def awaited() -> None:
+        raise outlast.StopRun
+
+    @workflow
+    def plain() -> None:
+        raise outlast.StopRun
+
+    for run_id, flow in (("a", awaited), ("p", plain)):
+        with pytest.raises(outlast.RunFailed, match="StopRun"):
+            outlast.run(flow, run_id=run_id, store=url)
+        assert outlast.Client(url).run(run_id).status == "failed"

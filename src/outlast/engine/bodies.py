@@ -52,6 +52,14 @@ class BodyThread(threading.Thread):
         self._overdue = False
 
     def run(self) -> None:
+        run = self._request.attempt.run
+        run.executing.add(self.key)
+        try:
+            self._run()
+        finally:
+            run.body_ended(self.key)
+
+    def _run(self) -> None:
         request, context = self._request, self._context
         context.run(ATTEMPT.set, request.attempt)
         ended: Ended | BaseException
@@ -126,9 +134,10 @@ class BodyTask:
 _MISSING = object()
 
 
-def leave_behind(task: "asyncio.Future[T]") -> None:
+def leave_behind(task: "asyncio.Task[T]") -> None:
     """Whoever closes the event loop waits for all tasks; for this one it would be for ever."""
-    tasks._unregister_task(task)  # type: ignore[arg-type]  # a documented function
+    task._log_destroy_pending = False
+    tasks._unregister_task(task)
 
 
 async def await_with_timeout(request: Body, seconds: float) -> Ended:

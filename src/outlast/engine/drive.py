@@ -116,12 +116,14 @@ def _call(request: Body) -> Ended:
     if request.timeout is not None:
         return call_with_timeout(request, request.timeout)
     token = ATTEMPT.set(attempt)
+    attempt.run.executing.add(attempt.key)
     try:
         return Returned(request.fn(*request.args, **request.kwargs))
     except Exception as exc:
         return Raised(exc)
     finally:
         ATTEMPT.reset(token)
+        attempt.run.body_ended(attempt.key)
 
 
 def _sleep(due: float, run: Run) -> None:

@@ -4,11 +4,12 @@ import threading
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from outlast.engine.run import Run
 from outlast.engine.stop import Broken, Lost
 from outlast.errors import LostRun, StoreError
-from outlast.leases import Renew, lease_from
+from outlast.leases import LetGo, Renew, lease_from
 from outlast.records import Identity
 from outlast.store.writer import Store
 
@@ -34,6 +35,7 @@ class Heart:
         self._store = store
         self._runs: dict[Run, _Kept] = {}
         self._claims: set[str] = set()
+        self._kept_claims: set[str] = set()  # those that outlive the execution of their run
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._problem: Exception | None = None  # why the last renewal failed
@@ -52,11 +54,13 @@ class Heart:
         try:
             yield identity
         finally:
-            self._claims.discard(identity.nonce)
+            if identity.nonce not in self._kept_claims:
+                self._claims.discard(identity.nonce)
 
     @contextmanager
     def keep(self, run: Run) -> Iterator[None]:
-        """Keep a run's lease until the block ends."""
+        """Keep a run's lease until the block ends, or the last of its bodies, if the run could not
+        be let go of before."""
         with self._changed:
             now = self._store.world.boot()
             self._runs[run] = _Kept(end=run.row.lease_boot or now, asked=now)
@@ -69,8 +73,23 @@ class Heart:
         try:
             yield
         finally:
-            with self._changed:
-                del self._runs[run]
+            if run.keeps_owner:
+                assert run.row.owner is not None
+                self._kept_claims.add(run.row.owner.nonce)
+                run.when_alone(partial(self._let_go, run, run.row.owner))
+            else:
+                with self._changed:
+                    del self._runs[run]
+
+    def _let_go(self, run: Run, owner: Identity) -> None:
+        with self._changed:
+            del self._runs[run]
+        try:
+            self._store.write_now(LetGo(run.run_id, run.epoch))
+        except StoreError as problem:
+            self._problem = problem  # the lease runs out by itself
+        self._kept_claims.discard(owner.nonce)
+        self._claims.discard(owner.nonce)
 
     def _beat(self) -> None:
         while True:

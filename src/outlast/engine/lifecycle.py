@@ -31,6 +31,7 @@ from outlast.engine.stop import Asleep, Broken, Hold, Release
 from outlast.errors import NotStorable, StopRun, Unreadable
 from outlast.events import Event
 from outlast.journal import Becomes, Entry
+from outlast.records import FINAL
 
 T = TypeVar("T")
 
@@ -240,7 +241,7 @@ async def _end_tasks(run: Run) -> None:
         task.cancel()
     _, alive = await asyncio.wait(leftover, timeout=run.settings.grace)
     for task in leftover:
-        if task in alive:
+        if task in alive and isinstance(task, asyncio.Task):
             leave_behind(task)  # it swallowed the cancellation
         elif not task.cancelled():
             task.exception()  # looked at, so that asyncio need not complain
@@ -251,7 +252,8 @@ def _drain() -> Generator[Request, Reply, None]:
 
 
 def _conclude(run: Run, spec: WorkflowSpec, ended: Ended) -> Generator[Request, Reply, Conclusion]:
-    """Write how the run left this process, and let go of it."""
+    """Write how the run left this process, and let go of it: at once, unless a body still runs
+    here, beside which nobody may go on."""
     if run.stop is None:
         yield Drain()
     if run.stop is None and run.history.unconsumed():
@@ -267,10 +269,14 @@ def _conclude(run: Run, spec: WorkflowSpec, ended: Ended) -> Generator[Request, 
         Entry(events.StepInterrupted(attempt.number, crash=False), key)
         for key, attempt in run.open.items()
     )
+    assert becomes is not None
+    keeps_owner = becomes.status not in FINAL and bool(run.executing)
+    entries = (*interrupted, Entry(event))
     try:
-        yield Write((*interrupted, Entry(event)), "record", becomes=becomes, release=True)
+        yield Write(entries, "record", becomes=becomes, release=not keeps_owner)
     except StopRun:  # refused: the last word is not ours
         return Conclusion(run, None)
+    run.keeps_owner = keeps_owner
     if cancelled is not None:
         raise cancelled
     cause = ended.exc if isinstance(ended, Raised) and isinstance(event, events.RunFailed) else None

@@ -96,6 +96,9 @@ class Run:
         self.sequencer: Sequencer | None = None
         self.bodies: set[OverdueBody] = set()
         self.late: dict[str, Ended | BaseException | None] = {}
+        self.executing: set[str] = set()  # keys of plain steps whose bodies run now, in any thread
+        self.keeps_owner = False  # it ended here, but a body of it still runs
+        self._when_alone: Callable[[], object] | None = None
         self._lock = threading.RLock()  # a signal handler may come while this thread holds it
         self._watchers: set[Callable[[], object]] = set()
         self._idle_watchers: set[Callable[[], object]] = set()
@@ -148,6 +151,22 @@ class Run:
         self.open.pop(key, None)
         if not self.open and (self.stop is not None or self._idle_watchers):
             self._notify()
+
+    def body_ended(self, key: str) -> None:
+        """The body of a plain step, which was in `executing`, has ended."""
+        with self._lock:
+            self.executing.discard(key)
+            then = None if self.executing else self._when_alone
+        if then is not None:
+            then()
+
+    def when_alone(self, then: Callable[[], object]) -> None:
+        """Call `then` once no body of a plain step runs any more, from whichever thread."""
+        with self._lock:
+            self._when_alone = then
+            alone = not self.executing
+        if alone:
+            then()
 
     def mute(self, task: "asyncio.Future[object]") -> None:
         """A task of the run has ended. If the run stops, asyncio need not complain that nobody
