@@ -61,7 +61,8 @@ class Settle:
         if row.owner is not None and not is_abandoned(row, self.world, self.own_claims):
             raise UsageError(
                 f"run {row.run_id} is being executed by process {row.owner.pid} on "
-                f"{row.owner.host}; settle works once it is held or that process has ended"
+                f"{row.owner.host}; settle works once no step of it runs there any more, or that "
+                "process has ended"
             )
         journal = [to_event(e) for e in tx.run("read_events", run_id=row.run_id)]
         open_ = doubtful(steps_of(journal, alive=False))

@@ -5,6 +5,7 @@ Exit codes: 0 completed, 1 failed (or `verify`: altered), 2 wrong use, 3 held, 4
 (Ctrl-C), 143 ended by SIGTERM.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ from outlast.cli.output import err, printable
 from outlast.cli.wording import Caller
 from outlast.worker.order import INTERRUPTED, USAGE
 from outlast.worker.work import exit_code
+
+IO = 74
+"""Exit code if the output cannot be written; what BSD calls EX_IOERR."""
 
 BUG = 70
 """Exit code for an error that none of our classes describes; what BSD calls EX_SOFTWARE."""
@@ -102,12 +106,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail("interrupted", INTERRUPTED)
     except errors.OutlastError as error:
         return _fail(str(error), exit_code(error))
+    except OSError as error:
+        # What reads and writes files on a command's way says so itself, but for its output.
+        if error.errno != errno.ENOSPC:
+            return _bug(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the end does not try once more
+        return _fail("the output cannot be written: no space left on its device", IO)
     except Exception as error:
-        if os.environ.get("OUTLAST_DEBUG"):
-            raise
-        what = f"{type(error).__name__}: {error}"
-        return _fail(f"a bug in outlast: {what} (OUTLAST_DEBUG=1 shows where)", BUG)
+        return _bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _bug(error: Exception) -> int:
+    if os.environ.get("OUTLAST_DEBUG"):
+        raise error
+    what = f"{type(error).__name__}: {error}"
+    return _fail(f"a bug in outlast: {what} (OUTLAST_DEBUG=1 shows where)", BUG)
 
 
 def _check_encoding(words: list[str]) -> None:

@@ -43,7 +43,8 @@ class Commentary:
         for step in view.steps:
             if step.reconciled and step.key not in self._reconciled:
                 self._reconciled.add(step.key)
-                answer = RECONCILED[step.reconciled.partition(":")[0]]
+                said = step.reconciled
+                answer = RECONCILED.get(said.partition(":")[0], said)
                 self._say(f"         {step.name} was in doubt: {answer}")
         self._status.update(self._state(view, running))
 

@@ -53,8 +53,8 @@ class BodyThread(threading.Thread):
 
     def run(self) -> None:
         run = self._request.attempt.run
-        run.executing.add(self.key)
         try:
+            run.executing.add(self.key)
             self._run()
         finally:
             run.body_ended(self.key)

@@ -116,8 +116,8 @@ def _call(request: Body) -> Ended:
     if request.timeout is not None:
         return call_with_timeout(request, request.timeout)
     token = ATTEMPT.set(attempt)
-    attempt.run.executing.add(attempt.key)
     try:
+        attempt.run.executing.add(attempt.key)
         return Returned(request.fn(*request.args, **request.kwargs))
     except Exception as exc:
         return Raised(exc)

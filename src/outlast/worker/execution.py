@@ -18,6 +18,7 @@ from outlast.engine.scope import create_unscoped_task
 from outlast.engine.spec import Settings, WorkflowSpec
 from outlast.engine.stop import Release
 from outlast.errors import OutlastError, RunOwned, RunReleased, UsageError
+from outlast.journal import ACTIVE
 from outlast.leases import Claim, Create, NewRun, Refused, lease_from
 from outlast.records import Identity, Source
 from outlast.worker.outcome import result_of_conclusion, result_of_row
@@ -161,7 +162,10 @@ def _may_wait(refused: Refused, plan: Plan) -> bool:
         return True
     owner = refused.row.owner
     assert owner is not None
-    raise RunOwned(plan.run_id, f"process {owner.pid} on {owner.host}")
+    process = f"process {owner.pid} on {owner.host}"
+    if refused.row.status not in ACTIVE:
+        process += ", where a step that could not be stopped still runs"
+    raise RunOwned(plan.run_id, process)
 
 
 def _pauses() -> Iterator[float]:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from outlast import codec, events
 from outlast.engine.lifecycle import Conclusion
+from outlast.engine.run import Run
 from outlast.engine.spec import WorkflowSpec, return_hint
 from outlast.engine.stop import Asleep, Broken, Lost, Moved
 from outlast.errors import (
@@ -54,8 +55,17 @@ def result_of_conclusion(conclusion: Conclusion, spec: WorkflowSpec) -> object:
             raise RunReleased(
                 run.run_id,
                 f"run {run.run_id} was released ({getattr(stop, 'why', stop)}); go on with: "
-                f"outlast resume {run.run_id}",
+                f"outlast resume {run.run_id}{_kept(run)}",
             )
+
+
+def _kept(run: Run) -> str:
+    if not run.keeps_owner:
+        return ""
+    return (
+        ". A step that could not be stopped still runs in this process, which keeps the run until "
+        "the step or the process ends"
+    )
 
 
 def result_of_row(store: Store, row: RunRow, spec: WorkflowSpec | None) -> object:
