@@ -15,6 +15,7 @@ import msgspec
 
 import outlast
 from outlast import events
+from outlast.journal import idempotency_key
 from outlast.records import FINAL, RunRow, StoredEvent
 from outlast.views import read_events, read_run
 from outlast.worker.stores import get_store
@@ -132,7 +133,7 @@ def completed_steps_do_not_run_again(seen: Evidence) -> Iterator[str]:
 def every_body_was_opened(seen: Evidence) -> Iterator[str]:
     """Each body that ran belongs to an attempt of its own in the journal, under one key."""
     opened = {
-        (stored.key, event.attempt): event.idempotency
+        (stored.key, event.attempt): idempotency_key(seen.row.uid, str(stored.key))
         for stored, event in seen.journal
         if isinstance(event, events.StepStarted)
     }

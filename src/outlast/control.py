@@ -65,7 +65,7 @@ class Settle:
                 "process has ended"
             )
         journal = [to_event(e) for e in tx.run("read_events", run_id=row.run_id)]
-        open_ = doubtful(steps_of(journal, alive=False))
+        open_ = doubtful(steps_of(journal, row.uid, alive=False))
         if self.step not in {step.key for step in open_}:
             known = ", ".join(step.key for step in open_) or "none"
             raise UsageError(

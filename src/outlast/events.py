@@ -148,15 +148,14 @@ class PolicyDecided(Event, frozen=True):
 
 
 class StepStarted(Event, frozen=True):
-    """An attempt opened. `digest` is the fingerprint of its arguments, `preview` a short text."""
+    """An attempt opened. `digest` is the fingerprint of its arguments, `preview` a short text. The
+    step's name stands in its key, and its idempotency key follows from that (`journal`)."""
 
     kind = "step.started"
-    name: str
-    attempt: int
-    effect: Effect
+    attempt: int = 1
+    effect: Effect = "assumed"
     digest: str = ""
     preview: str = ""
-    idempotency: str = ""
 
 
 class StepCompleted(Event, frozen=True):
@@ -274,6 +273,8 @@ class ValueRecorded(Event, frozen=True):
 
 ALL: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__()}
 
+_DECODERS = {kind: msgspec.json.Decoder(cls) for kind, cls in ALL.items()}
+
 
 def decode(kind: str, data: bytes) -> Event:
     """Read one event's data.
@@ -282,4 +283,4 @@ def decode(kind: str, data: bytes) -> Event:
         msgspec.DecodeError, KeyError: the bytes or the kind are not ours (a newer library, or a
             damaged store).
     """
-    return msgspec.json.decode(data, type=ALL[kind])
+    return _DECODERS[kind].decode(data)

@@ -7,10 +7,10 @@ once another process has claimed the run. *Commands* (control.py) depend on the 
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, cast
 
 import msgspec
+from msgspec import Struct
 
 from outlast.errors import LostRun, OutlastError, StoreError
 from outlast.events import Event, escape_surrogates
@@ -23,12 +23,24 @@ GENESIS = b"\0" * 32
 ACTIVE: frozenset[str] = frozenset({"running", "waiting"})
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One event to append; `key` names the step, timer or turn loop it belongs to."""
 
     event: Event
     key: str | None = None
+
+
+def idempotency_key(uid: str, key: str) -> str:
+    """The same for all attempts of one step of one run, other for any other: 32 hex digits of
+    SHA-256 over the run's uid and the step's key."""
+    return hashlib.sha256(f"{uid}\n{key}".encode()).hexdigest()[:32]
+
+
+class Lease(Struct, frozen=True):
+    """Until when an owner may write: by the wall clock for other hosts, by the boot clock here."""
+
+    wall: float
+    boot: float
 
 
 class RunMoved(OutlastError):
@@ -79,9 +91,16 @@ def relink(previous: bytes, event: StoredEvent) -> bytes:
 
 
 def extend(
-    tx: Tx, run_id: str, seq: int, head: bytes, epoch: int, at: float, entries: Sequence[Entry]
+    tx: Tx,
+    run_id: str,
+    seq: int,
+    head: bytes,
+    epoch: int,
+    at: float,
+    entries: Sequence[Entry],
+    lease: Lease | None = None,
 ) -> int:
-    """Append `entries` behind (`seq`, `head`) and move the projection along.
+    """Append `entries` behind (`seq`, `head`); move the projection along, and the lease if given.
 
     Returns the sequence number of the last one. The caller has checked the fence.
     """
@@ -100,20 +119,19 @@ def extend(
             epoch=epoch,
             hash=head,
         )
-    tx.run("advance_run", run_id=run_id, seq=seq, head=head, at=at)
+    tx.run(
+        "advance_run",
+        run_id=run_id,
+        seq=seq,
+        head=head,
+        at=at,
+        lease_wall=None if lease is None else lease.wall,
+        lease_boot=None if lease is None else lease.boot,
+    )
     return seq
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """Until when an owner may write: by the wall clock for other hosts, by the boot clock here."""
-
-    wall: float
-    boot: float
-
-
-@dataclass(frozen=True, slots=True)
-class Becomes:
+class Becomes(Struct, frozen=True):
     """What the run's status becomes with an owner's write."""
 
     status: Status
@@ -122,8 +140,7 @@ class Becomes:
     due_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerWrite:
+class OwnerWrite(Struct, frozen=True):
     """An append by the holder of `epoch`.
 
     Attributes:
@@ -166,19 +183,11 @@ class OwnerWrite:
         moved = status not in ACTIVE
         if moved and (self.mode == "open" or status != "held"):
             raise RunMoved(self.run_id, status)
-        last = extend(tx, self.run_id, seq, head, epoch, self.at, self.entries)
+        last = extend(tx, self.run_id, seq, head, epoch, self.at, self.entries, self.lease)
         if not moved:
             self._put_status(tx, status)
         if self.release:
             put_owner(tx, self.run_id, self.epoch, None, None)
-        elif self.lease is not None:
-            tx.run(
-                "renew_lease",
-                run_id=self.run_id,
-                epoch=self.epoch,
-                lease_wall=self.lease.wall,
-                lease_boot=self.lease.boot,
-            )
         return last
 
     def _put_status(self, tx: Tx, before: Status) -> None:
@@ -191,8 +200,7 @@ class OwnerWrite:
             put_status(tx, self.run_id, becomes)
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """Something worth keeping that came too late to count. Unfenced; never replayed as such, but it
     can settle a doubt."""
 

@@ -107,8 +107,7 @@ class RunRow:
     lease_boot: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
+class StoredEvent(msgspec.Struct, frozen=True):
     """One row of table `events`."""
 
     run_id: str

@@ -8,7 +8,7 @@ import msgspec
 
 from outlast import codec, events
 from outlast.errors import StoreError
-from outlast.journal import GENESIS, relink, to_event, to_run
+from outlast.journal import GENESIS, idempotency_key, relink, to_event, to_run
 from outlast.leases import is_abandoned
 from outlast.records import FINAL, Effect, RunRow, RunView, StepStatus, StepView, StoredEvent
 from outlast.store.writer import Store
@@ -110,7 +110,7 @@ def run_view(store: Store, row: RunRow, *, with_steps: bool = True) -> RunView:
         return replace(_with_ending(view, _last(store, row)), finished=finished, turn=turn)
     rows = read_events(store, row.run_id)
     alive = going_on and owner is not None
-    steps = steps_of(rows, alive=alive, now=store.world.wall())
+    steps = steps_of(rows, row.uid, alive=alive, now=store.world.wall())
     done = sum(step.status == "completed" for step in steps)
     view = replace(view, steps=steps, finished=done, turn=_turn(rows))
     return _with_ending(view, _last(store, row))
@@ -169,7 +169,6 @@ class _Step:
     attempts: int = 0
     ended: float | None = None
     preview: str = ""
-    idempotency: str = ""
     status: StepStatus = "running"
     fault: str | None = None
     error: str | None = None
@@ -182,12 +181,13 @@ class _Step:
 
 
 def steps_of(
-    rows: Iterable[StoredEvent], *, alive: bool, now: float | None = None
+    rows: Iterable[StoredEvent], uid: str, *, alive: bool, now: float | None = None
 ) -> list[StepView]:
     """The steps of a run in the order in which they were first opened.
 
     Args:
         rows: the run's events, oldest first.
+        uid: of the run.
         alive: somebody executes the run, so that an open attempt is really running.
         now: the time up to which an attempt that runs has worked; not counted if left out.
     """
@@ -201,7 +201,7 @@ def steps_of(
             step = steps[row.key] = _Step(row.key, row.at, name=row.key.rpartition("#")[0])
         _measure(step, event, row.at)
         _apply(step, event, row.at)
-    return [_finish(step, alive, now) for step in steps.values()]
+    return [_finish(step, uid, alive, now) for step in steps.values()]
 
 
 def doubtful(steps: Sequence[StepView]) -> list[StepView]:
@@ -213,8 +213,7 @@ def _apply(step: _Step, event: events.Event, at: float) -> None:
     match event:
         case events.StepStarted():
             step.repeated |= event.attempt > 1 and event.effect == "assumed"
-            step.name, step.effect, step.attempts = event.name, event.effect, event.attempt
-            step.preview, step.idempotency = event.preview, event.idempotency
+            step.effect, step.attempts, step.preview = event.effect, event.attempt, event.preview
             if not step.retrying:
                 step.error = step.fault = None  # the doubt that went before
             step.status, step.ended, step.retrying = "running", None, False
@@ -282,7 +281,7 @@ def _unless_once(step: _Step, status: StepStatus) -> StepStatus:
     return "in-doubt" if step.effect == "once" and not step.retrying else status
 
 
-def _finish(step: _Step, alive: bool, now: float | None) -> StepView:
+def _finish(step: _Step, uid: str, alive: bool, now: float | None) -> StepView:
     if step.status == "running" and not alive:
         _cut_off(step, "interrupted", PROCESS_ENDED)
     if step.opened is not None and alive and now is not None:
@@ -297,7 +296,7 @@ def _finish(step: _Step, alive: bool, now: float | None) -> StepView:
         started=step.started,
         ended=step.ended,
         preview=step.preview,
-        idempotency_key=step.idempotency,
+        idempotency_key=idempotency_key(uid, step.key),
         fault=step.fault,
         error=step.error,
         repeated=step.repeated,

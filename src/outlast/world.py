@@ -57,7 +57,7 @@ class World:
             boot=_boot_id(),
             namespace=_namespace(),
             pid=pid,
-            started=start_ticks(pid) or 0,
+            started=_own_start(pid),
             nonce=self.token(),
         )
 
@@ -93,6 +93,11 @@ def _start_ticks_by_psutil(pid: int) -> int | None:
         return int(process.create_time() * 1_000_000)
     except psutil.NoSuchProcess:
         return None
+
+
+@cache
+def _own_start(pid: int) -> int:
+    return start_ticks(pid) or 0
 
 
 @cache

@@ -7,6 +7,7 @@ import pytest
 
 from outlast import events
 from outlast.events import NOTHING, ErrorRecord, Event
+from outlast.journal import idempotency_key
 from outlast.records import Effect as Kind
 from outlast.records import Identity, RunRow, StoredEvent
 from tests import checkers
@@ -15,6 +16,7 @@ from tests.checkers import Effect, Evidence
 Check = Callable[[Evidence], Iterator[str]]
 
 KEY = "pay#0"
+IDEMPOTENCY = idempotency_key("uid", KEY)
 ERROR = ErrorRecord("OSError", "no", "transient")
 OWNER = Identity("host", "boot", "ns", 1, 1, "nonce")
 
@@ -42,7 +44,7 @@ ROW = RunRow(
 
 
 def started(attempt: int, effect: Kind = "read") -> Event:
-    return events.StepStarted("pay", attempt, effect, idempotency="key")
+    return events.StepStarted(attempt, effect)
 
 
 def failed(attempt: int, final: bool = False) -> Event:
@@ -134,8 +136,8 @@ def test_what_is_wrong_is_found(check: Check, journal: list[Event]) -> None:
 @pytest.mark.parametrize(
     "effects",
     [
-        [Effect(KEY, 1, "key", 1), Effect(KEY, 1, "key", 2)],
-        [Effect(KEY, 2, "key", 1)],
+        [Effect(KEY, 1, IDEMPOTENCY, 1), Effect(KEY, 1, IDEMPOTENCY, 2)],
+        [Effect(KEY, 2, IDEMPOTENCY, 1)],
         [Effect(KEY, 1, "other", 1)],
     ],
     ids=["twice", "not opened", "another key"],

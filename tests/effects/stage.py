@@ -142,10 +142,10 @@ class Stage:
         do()
 
     def resume(self, flow: object, run_id: str = "run") -> object:
-        """Go on with a held run, as `outlast resume` does."""
+        """Go on with a held run, as `outlast resume --wait` does."""
         spec = workflow_spec(flow)
         assert spec is not None
-        return run_plan(Plan(spec, run_id, resume=True), get_store(self.url))
+        return run_plan(Plan(spec, run_id, resume=True, if_owned="wait"), get_store(self.url))
 
     def kinds(self, key: str | None = None, run_id: str = "run") -> list[str]:
         """The kinds of a run's events, of one step or of all."""

@@ -101,12 +101,12 @@ def test_the_engine_and_the_view_agree_about_a_doubt(
 ) -> None:
     if effect != "once" and any(isinstance(e, events.StepReconciled) for e in endings):
         pytest.skip("only a doubt is reconciled")
-    journal = [events.StepStarted("send", 1, effect), *endings]
+    journal = [events.StepStarted(1, effect), *endings]
     rows = [
         StoredEvent("run", seq, e.kind, "send#0", e.encode(), float(seq), 1, b"")
         for seq, e in enumerate(journal, 1)
     ]
-    (view,) = steps_of(rows, alive=False)
+    (view,) = steps_of(rows, "uid", alive=False)
     past = build(rows).calls["0"]
     assert (past.doubt is not None) == (view.status == "in-doubt")
 

@@ -22,7 +22,7 @@ REFUSED = ErrorRecord("ConnectionError", "refused", "transient")
 
 
 def started(attempt: int = 1, effect: Effect = "read") -> StepStarted:
-    return StepStarted("pay", attempt, effect)
+    return StepStarted(attempt, effect)
 
 
 def seen(*events: tuple[float, Event], alive: bool = False, now: float | None = None) -> StepView:
@@ -31,7 +31,7 @@ def seen(*events: tuple[float, Event], alive: bool = False, now: float | None = 
         StoredEvent("r", seq, event.kind, "pay#0", event.encode(), at, 1, b"")
         for seq, (at, event) in enumerate(events, 1)
     ]
-    (step,) = steps_of(rows, alive=alive, now=now)
+    (step,) = steps_of(rows, "uid", alive=alive, now=now)
     return step
 
 

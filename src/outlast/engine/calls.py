@@ -1,6 +1,5 @@
 """From a call in workflow code to its flow: the position, the fingerprint, the driver."""
 
-import hashlib
 from collections.abc import Coroutine, Mapping
 
 from outlast import codec
@@ -8,16 +7,9 @@ from outlast.engine.drive import drive_async, drive_sync
 from outlast.engine.flow import run_step
 from outlast.engine.history import key_of
 from outlast.engine.requests import Call
-from outlast.engine.run import Run
 from outlast.engine.scope import Scope
 from outlast.engine.spec import StepSpec
 from outlast.errors import UsageError
-
-
-def idempotency_key(run: Run, key: str) -> str:
-    """The same for all attempts of one step of one run, other for any other: 32 hex digits of
-    SHA-256 over the run's uid and the step's key."""
-    return hashlib.sha256(f"{run.row.uid}\n{key}".encode()).hexdigest()[:32]
 
 
 def make_call(
@@ -29,23 +21,25 @@ def make_call(
         TypeError: the arguments do not fit the function's signature; no position is taken.
         NotStorable: an argument has no fingerprint; leave it out with `ignore=`.
     """
-    bound = spec.signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    recorded = {n: v for n, v in bound.arguments.items() if n not in spec.unrecorded}
+    recorded = _by_name(spec, args, kwargs)
+    for name in spec.unrecorded:
+        recorded.pop(name, None)
     limit = scope.run.settings.max_value_bytes
     digest = codec.digest(recorded, where=f"arguments of step {spec.name}", limit=limit)
     position = scope.take()
-    key = key_of(spec.name, position)
-    return Call(
-        spec=spec,
-        key=key,
-        position=position,
-        args=args,
-        kwargs=kwargs,
-        digest=digest,
-        preview=codec.preview(recorded, spec.secret),
-        idempotency_key=idempotency_key(scope.run, key),
-    )
+    return Call(spec, key_of(spec.name, position), position, args, kwargs, recorded, digest)
+
+
+def _by_name(
+    spec: StepSpec, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> dict[str, object]:
+    """The arguments by parameter, with defaults."""
+    names = spec.parameters
+    if names is not None and len(names) == len(args) and not kwargs:
+        return dict(zip(names, args, strict=True))  # a fifth of the time of `bind`
+    bound = spec.signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
 
 
 def call_sync(

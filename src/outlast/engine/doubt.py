@@ -81,7 +81,7 @@ def _ask(
     spec = call.spec
     if spec.reconcile is None:
         return Unknown("the step has no reconcile function")
-    info = AttemptInfo(run, call.key, past.attempts, past.effect, call.idempotency_key)
+    info = AttemptInfo(run, call.key, past.attempts, past.effect)
     ended = yield Body(spec.reconcile, call.args, call.kwargs, info, spec.timeout, asks=True)
     match ended:
         case Returned(Done() | NotDone() | Unknown() as answer):

@@ -2,8 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from typing import TypeVar, cast
 
 from outlast import codec
@@ -30,7 +29,7 @@ from outlast.engine.requests import (
     Sleep,
     Write,
 )
-from outlast.engine.run import Run
+from outlast.engine.run import Run, is_alone
 from outlast.engine.scope import ATTEMPT
 from outlast.engine.stop import Asleep, Broken, Lost, Moved
 from outlast.engine.timers import Alarm
@@ -166,8 +165,11 @@ def _in_loop() -> bool:
 async def _perform_async(request: Request, run: Run) -> Reply:
     match request:
         case Write():
-            with _arriving(run):
+            run.arriving += 1
+            try:
                 return await _write(request, run)
+            finally:
+                run.arriving -= 1
         case Pack():
             return await asyncio.to_thread(codec.pack, request.data)
         case Body():
@@ -177,8 +179,11 @@ async def _perform_async(request: Request, run: Run) -> Reply:
         case Late():
             return await asyncio.to_thread(late_result, run, request.key)
         case Deliver():
-            with _arriving(run):
+            run.arriving += 1
+            try:
                 await _in_order(run, request.order, request.shielded)
+            finally:
+                run.arriving -= 1
             return None
         case Sleep():
             await _sleep_async(request.due, run)
@@ -194,15 +199,6 @@ async def _perform_async(request: Request, run: Run) -> Reply:
             return None
 
 
-@contextmanager
-def _arriving(run: Run) -> Iterator[None]:
-    run.arriving += 1
-    try:
-        yield
-    finally:
-        run.arriving -= 1
-
-
 async def _write(request: Write, run: Run) -> Reply:
     if request.mode == "open" and run.bodies:
         await asyncio.to_thread(await_bodies, run)
@@ -214,6 +210,12 @@ async def _write(request: Write, run: Run) -> Reply:
             # others write, it joins their next group commit instead of waiting for each. What is
             # given out always goes through the thread, so that news of it arrives in its order.
             order = run.store.write_now(item, durable=request.durable)
+        elif run.store.quick and run.store.idle and is_alone(run):
+            # Nobody to commit with, nobody to be put in order with, and a sync that takes less time
+            # than the trip.
+            order = run.store.write_now(item, durable=request.durable)
+            if not request.shielded:
+                await asyncio.sleep(0)  # signals and the user's own tasks get their turn
         else:
             order = await _commit(item, run, request)
     except (LostRun, RunMoved, StoreError) as problem:
@@ -227,17 +229,24 @@ async def _commit(item: OwnerWrite, run: Run, request: Write) -> int:
     """A commit by the writer thread. A caller that is cancelled meanwhile learns so afterwards:
     whether an outcome is recorded must not depend on which of the two came first."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[int] = loop.create_future()
+    results: list[int | Exception] = []
+    news: asyncio.Future[None] = loop.create_future()
+    cancelled: asyncio.CancelledError | None = None
 
     def done(result: int | Exception) -> None:
-        if isinstance(result, Exception):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
+        results.append(result)
+        if not news.done():
+            news.set_result(None)
 
     run.store.submit(item, durable=request.durable, done=done, loop=loop)
-    cancelled = await _outlast(future)
-    order = future.result()  # a refused write matters more than the cancellation
+    while not results:
+        try:
+            await news
+        except asyncio.CancelledError as cancel:
+            cancelled, news = cancel, loop.create_future()
+    (order,) = results
+    if isinstance(order, Exception):  # a refused write matters more than the cancellation
+        raise order
     if cancelled is not None and not request.shielded:
         raise cancelled
     return order

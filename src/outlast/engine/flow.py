@@ -9,7 +9,7 @@ and a simulator or a fault injector is just another driver.
     else       open -> body -> complete, or classify -> retry or fail
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from outlast import codec, events
 from outlast.engine import holds
@@ -73,12 +73,14 @@ def run_step(run: Run, call: Call) -> Flow:
         raise
 
 
-def check_fit(run: Run, past: Past, kind: Kind, name: str, digest: str, preview: str = "") -> Flow:
+def check_fit(
+    run: Run, past: Past, kind: Kind, name: str, digest: str, preview: Callable[[], str] = str
+) -> Flow:
     """Hold the run if what is called is not what was recorded at this position."""
     if past.name != name or past.kind not in (None, kind):
         yield from hold(run, holds.other_call(run, past, kind, name))
     if past.digest and past.digest != digest:
-        yield from hold(run, holds.other_arguments(run, past, preview))
+        yield from hold(run, holds.other_arguments(run, past, preview()))
     return None
 
 
@@ -131,14 +133,12 @@ def _attempt(run: Run, call: Call, past: Past) -> Generator[Request, Reply, Ende
         yield Write((Entry(decided, call.key),), "open")
         yield from hold(run, holds.denied(run, call, verdict))
     deadline = None if spec.timeout is None else run.world.wall() + spec.timeout
-    info = AttemptInfo(run, call.key, number, spec.effect, call.idempotency_key, deadline)
+    info = AttemptInfo(run, call.key, number, spec.effect, deadline)
     started = events.StepStarted(
-        name=spec.name,
         attempt=number,
         effect=spec.effect,
         digest=call.digest,
-        preview=call.preview,
-        idempotency=call.idempotency_key,
+        preview=call.preview(),
     )
     run.opened(info)
     # Now: the caller may be cancelled while the opening is written.

@@ -5,6 +5,7 @@ from outlast.engine.requests import Call
 from outlast.engine.run import Run
 from outlast.engine.spec import WorkflowSpec
 from outlast.engine.stop import Hold
+from outlast.journal import idempotency_key
 from outlast.policy.gate import Deny
 from outlast.records import StoredEvent, Unknown
 
@@ -91,8 +92,8 @@ def in_doubt(run: Run, call: Call, doubt: str, answer: Unknown | None) -> Hold:
         said = f"Reconcile said: {answer.why or 'unknown'}"
     return Hold(
         "in-doubt",
-        f"step {call.key} ({call.preview}) may or may not have happened: {doubt}. Idempotency key "
-        f"{call.idempotency_key}. {said}",
+        f"step {call.key} ({call.preview()}) may or may not have happened: {doubt}. "
+        f"Idempotency key {idempotency_key(run.row.uid, call.key)}. {said}",
         f"Look outside, then: outlast settle {run.run_id} '{call.key}' --done JSON | --not-done | "
         "--failed TEXT",
         call.key,
@@ -124,7 +125,8 @@ def _stuck(run: Run, what: str, key: str | None) -> Hold:
     return Hold(
         "stuck",
         f"{what} and cannot be stopped from within its process",
-        f"End the process that executes the run, then: outlast resume {run.run_id}",
+        "Wait until it has ended, or end the process that executes the run, then: outlast resume "
+        f"{run.run_id}",
         key,
     )
 

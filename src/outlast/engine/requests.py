@@ -1,9 +1,11 @@
 """What a flow asks of its driver, and what it gets back."""
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
+
+from outlast import codec
 from outlast.engine.ended import Ended
 from outlast.engine.run import AttemptInfo
 from outlast.engine.spec import StepSpec
@@ -11,8 +13,7 @@ from outlast.events import Event
 from outlast.journal import Becomes, Entry
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """Append entries under the run's epoch. Reply: the sequence number of the last one.
 
     Attributes:
@@ -35,15 +36,13 @@ class Write:
     release: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Pack:
+class Pack(Struct, frozen=True):
     """Compress a stored form without holding up the event loop. Reply: what `codec.pack` gives."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(Struct, frozen=True):
     """Call a function of the user. Reply: an `Ended`.
 
     Attributes:
@@ -58,23 +57,20 @@ class Body:
     asks: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(Struct, frozen=True):
     """Let bodies end that outlived their timeout. Reply: how the one of step `key` has ended, if it
     was one of them."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(Struct, frozen=True):
     """Wait until a time (seconds since the epoch). No reply."""
 
     due: float
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(Struct, frozen=True):
     """Wait until the recorded outcome with this sequence number is to be given out. No reply.
     `shielded` as for `Write`."""
 
@@ -82,8 +78,7 @@ class Deliver:
     shielded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Forever:
+class Forever(Struct, frozen=True):
     """Wait to be cancelled, as this call was when it was recorded, with this sequence number. No
     reply, which says that it did not happen within so many seconds."""
 
@@ -91,8 +86,7 @@ class Forever:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(Struct, frozen=True):
     """Wait until no attempt is open in the run; once it must stop, for the grace period at most. No
     reply."""
 
@@ -107,18 +101,21 @@ class Cancelled(BaseException):
     """A driver throws this into a flow whose caller was cancelled by workflow code."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call of a step: where it stands, and with what."""
+class Call(Struct, frozen=True):
+    """One call of a step: where it stands, and with what. `digest` is the fingerprint of the
+    arguments that are recorded."""
 
     spec: StepSpec
     key: str
     position: str
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
+    recorded: Mapping[str, object]
     digest: str
-    preview: str
-    idempotency_key: str
+
+    def preview(self) -> str:
+        """The recorded arguments as a short text."""
+        return codec.preview(self.recorded, self.spec.secret)
 
 
 Flow = Generator[Request, Reply, object]

@@ -5,8 +5,9 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import Struct
 
 from outlast import codec
 from outlast.engine.ended import Ended
@@ -14,7 +15,7 @@ from outlast.engine.history import History
 from outlast.engine.spec import Settings
 from outlast.engine.stop import Hold, Stop, Unwritable
 from outlast.errors import StopRun
-from outlast.journal import Becomes, Entry, OwnerWrite
+from outlast.journal import Becomes, Entry, OwnerWrite, idempotency_key
 from outlast.leases import lease_from
 from outlast.policy.gate import Gate, allow_all
 from outlast.records import Effect, RunRow
@@ -39,8 +40,7 @@ class OverdueBody(Protocol):
     def is_alive(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptInfo:
+class AttemptInfo(Struct, frozen=True):
     """The attempt whose body runs now.
 
     Attributes:
@@ -51,8 +51,12 @@ class AttemptInfo:
     key: str
     number: int
     effect: Effect
-    idempotency_key: str
     deadline: float | None = None
+
+    @property
+    def idempotency_key(self) -> str:
+        """Under which the step's effect is known outside."""
+        return idempotency_key(self.run.row.uid, self.key)
 
 
 class Run:
@@ -249,6 +253,11 @@ def active(run: Run) -> Iterator[None]:
 def active_runs() -> frozenset[Run]:
     """The runs that this process executes now."""
     return frozenset(_active)
+
+
+def is_alone(run: Run) -> bool:
+    """Whether this process executes no other run, and this one has no task beside its workflow."""
+    return len(_active) == 1 and not run.tasks
 
 
 os.register_at_fork(after_in_child=_active.clear)  # the child executes none of them

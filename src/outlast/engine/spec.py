@@ -3,7 +3,7 @@
 import inspect
 import typing
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
@@ -50,6 +50,9 @@ class Settings:
             )
 
 
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
 @dataclass(frozen=True, slots=True)
 class StepSpec:
     """A step: its function and how outlast treats it. See `outlast.step` for the fields."""
@@ -66,6 +69,13 @@ class StepSpec:
     unrecorded: frozenset[str] = frozenset()
     secret: frozenset[str] = frozenset()
     reconcile: Callable[..., object] | None = None
+    parameters: tuple[str, ...] | None = field(init=False)
+    """Their names, if all of them can be given by position."""
+
+    def __post_init__(self) -> None:
+        parameters = self.signature.parameters
+        simple = all(p.kind in _BY_POSITION for p in parameters.values())
+        object.__setattr__(self, "parameters", tuple(parameters) if simple else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +113,7 @@ def has_unresolved_hints(of: Callable[..., object]) -> bool:
     return bool(getattr(of, "__annotations__", None)) and not hints_of(of)
 
 
+@cache
 def return_hint(fn: Callable[..., object]) -> object:
     """The annotation of what a function returns, `Any` if there is none."""
     return hints_of(inspect.unwrap(fn)).get("return", typing.Any)

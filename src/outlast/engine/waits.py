@@ -25,7 +25,7 @@ def run_sleep(run: Run, position: str, seconds: float) -> Flow:
     digest = codec.digest(seconds)
     past = run.history.at(position)
     if past is not None:
-        yield from check_fit(run, past, "timer", "sleep", digest, f"{seconds:g} s")
+        yield from check_fit(run, past, "timer", "sleep", digest, lambda: f"{seconds:g} s")
         if past.abandoned:
             yield from cancelled_again(run, past)
     else:

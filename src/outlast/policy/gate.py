@@ -1,11 +1,11 @@
 """The place where a policy may refuse an attempt before it opens. For now it allows everything."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+
+class Attempt(Struct, frozen=True):
     """What a gate is asked about."""
 
     run_id: str
@@ -15,13 +15,11 @@ class Attempt:
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(Struct, frozen=True):
     """The attempt may open."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deny:
+class Deny(Struct, frozen=True):
     """The attempt may not open; the run is held and `rule` is named."""
 
     rule: str

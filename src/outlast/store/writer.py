@@ -8,8 +8,9 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar, cast
+
+from msgspec import Struct
 
 from outlast.errors import StoreError
 from outlast.store.base import Database, Item, Row, SqlValue
@@ -21,11 +22,13 @@ T = TypeVar("T")
 BATCH = 512
 """Items per commit at most, so that none waits long for the others of its batch."""
 
+QUICK = 0.0005
+"""Seconds. A durable commit that takes less is not worth a trip to the writer thread and back."""
+
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     """A queued item, and who is told what became of it."""
 
     item: Item[object]
@@ -58,6 +61,7 @@ class Store:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._broken: BaseException | None = None
+        self._sync = 0.0  # seconds that durable commits take lately
         _stores.add(self)
 
     @property
@@ -75,6 +79,11 @@ class Store:
         """Whether nothing is being written and nothing is queued, so that `write_now` would not
         have to wait for this process."""
         return not self._queue and not self._lock.locked()
+
+    @property
+    def quick(self) -> bool:
+        """Whether an event loop may wait for a durable commit, by what the last ones took."""
+        return self._sync < QUICK
 
     def write(self, item: Item[T], *, durable: bool) -> T:
         """Commit `item` and return its result; blocks.
@@ -108,7 +117,7 @@ class Store:
         """
         self._check()
         with self._lock:
-            (result,) = self._database.transact([item], durable=durable)
+            (result,) = self._transact([item], durable)
         if isinstance(result, Exception):
             raise result
         return cast(T, result)
@@ -243,13 +252,20 @@ class Store:
     def _commit(self, batch: Sequence[_Entry]) -> Sequence[object]:
         durable = any(entry.durable for entry in batch)
         try:
-            return self._database.transact([entry.item for entry in batch], durable=durable)
+            return self._transact([entry.item for entry in batch], durable)
         except StoreError as exc:
             # Every caller raises its own, or their tracebacks would run into one another.
             return [_copy(exc) for _ in batch]
         except BaseException as exc:
             _deliver(batch, [self._stopped(exc) for _ in batch])
             raise
+
+    def _transact(self, items: Sequence[Item[object]], durable: bool) -> list[object | Exception]:
+        start = self.world.boot()
+        results = self._database.transact(items, durable=durable)
+        if durable:
+            self._sync += (self.world.boot() - start - self._sync) / 8
+        return results
 
     def _abandon(self, error: StoreError) -> int:
         with self._wake:

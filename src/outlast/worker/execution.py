@@ -4,8 +4,9 @@ import asyncio
 import inspect
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -217,7 +218,7 @@ def new_run(
         workflow=spec.name,
         args=codec.pack(data),
         digest=codec.digest(values, where=where, limit=limit),
-        source=_source(spec),
+        source=_source(spec.fn, spec.module),
         tags=dict(tags),
         preview=codec.preview(values),
     )
@@ -244,13 +245,13 @@ def check_run_id(run_id: str) -> None:
         )
 
 
-def _source(spec: WorkflowSpec) -> Source | None:
+@cache
+def _source(fn: Callable[..., object], module: str) -> Source | None:
     """Where to find the workflow again; None if it has no place of its own."""
-    qualname = spec.fn.__qualname__
+    qualname = fn.__qualname__
     if "<locals>" in qualname:
         return None
-    file = inspect.getsourcefile(inspect.unwrap(spec.fn))
-    module = spec.module
+    file = inspect.getsourcefile(inspect.unwrap(fn))
     if module == "__main__":
         main = sys.modules["__main__"]
         known = getattr(main, "__spec__", None)
@@ -261,7 +262,12 @@ def _source(spec: WorkflowSpec) -> Source | None:
 def creation(new: NewRun, opened: OpenStore) -> Create:
     """The item that creates a run."""
     world = opened.store.world
-    return Create(new, world.token(), world.token(), world.wall(), version("outlast"))
+    return Create(new, world.token(), world.token(), world.wall(), _library())
+
+
+@cache
+def _library() -> str:
+    return version("outlast")
 
 
 def _claim(plan: Plan, opened: OpenStore, owner: Identity) -> Claim:

@@ -5,10 +5,12 @@
 -- name: fence
 SELECT seq, head, epoch, status FROM runs WHERE run_id = :run_id;
 
--- The projection moves in the transaction of the event that explains it.
+-- The projection moves in the transaction of the event that explains it. A lease may be renewed with
+-- it.
 -- name: advance_run
 UPDATE runs
-SET seq = :seq, head = :head, updated_at = :at
+SET seq = :seq, head = :head, updated_at = :at,
+    lease_wall = coalesce(:lease_wall, lease_wall), lease_boot = coalesce(:lease_boot, lease_boot)
 WHERE run_id = :run_id;
 
 -- name: set_status

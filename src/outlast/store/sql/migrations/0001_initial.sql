@@ -52,8 +52,8 @@ CREATE TABLE runs (
     args BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- For workers that look for runs to claim.
-CREATE INDEX runs_by_status ON runs (status, updated_at);
+-- For workers that look for runs to claim. No column of it changes with every event.
+CREATE INDEX runs_by_status ON runs (status, created_at);
 
 -- For lists, newest first.
 CREATE INDEX runs_by_creation ON runs (created_at, run_id);
