@@ -8,15 +8,19 @@ Markdown table; nothing here passes or fails.
 import asyncio
 import contextlib
 import os
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
+import psutil
 
 import outlast
 
@@ -73,6 +77,22 @@ async def chat(n: int) -> int:
     return 0
 
 
+@outlast.workflow
+async def stops_in_turn(n: int) -> None:
+    """`n` turns with a step each, then a wait in the last one."""
+    async for turn in outlast.turns(messages=[]):
+        await async_step(len(turn.messages))
+        if len(turn.messages) == n:
+            await outlast.sleep(0.05)
+            return
+        turn.messages.append("x" * 500)
+
+
+@outlast.workflow
+async def dozes(seconds: float) -> None:
+    await outlast.sleep(seconds)
+
+
 @contextlib.contextmanager
 def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DATA")) as name:
@@ -122,18 +142,122 @@ async def together(runs: int, steps: int, url: str) -> None:
     await asyncio.gather(*starts)
 
 
-def replay(steps: int) -> Figure:
-    """Time from the start of a resume until all recorded steps are replayed."""
+async def beside_computing(runs: int, steps: int, url: str) -> None:
+    """The same while a step in another thread computes."""
+    done = threading.Event()
+
+    def compute() -> None:
+        while not done.is_set():
+            sum(range(1000))
+
+    computing = asyncio.create_task(asyncio.to_thread(compute))
+    try:
+        await together(runs, steps, url)
+    finally:
+        done.set()
+        await computing
+
+
+def four_processes(steps: int) -> Iterator[Figure]:
+    """Four processes with one run each on one file, beside one process alone."""
+    with folder() as where:
+        url = f"sqlite:///{where}/store.db"
+        outlast.run(plain_run, 20, store=url)
+        (alone,) = _in_processes(1, steps, url)
+        each = _in_processes(4, steps, url)
+        yield Figure("four processes on one file", f"{sum(each):,.0f} steps/s", sum(each) / alone)
+        yield Figure("the slowest of them beside the fastest", "", min(each) / max(each))
+
+
+def _in_processes(count: int, steps: int, url: str) -> list[float]:
+    """Steps per second of each."""
+    code = (
+        "from bench.__main__ import *\nimport sys\n"
+        f"outlast.run(plain_run, 1, store={url!r})\nprint(flush=True)\nsys.stdin.readline()\n"
+        f"print({steps} / timed(lambda: outlast.run(plain_run, {steps}, store={url!r})))\n"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(count)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()  # it is ready
+    return [float(output) for output in _start_all(processes)]
+
+
+def _start_all(processes: list["subprocess.Popen[str]"]) -> list[str]:
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return [process.communicate()[0] for process in processes]
+
+
+def resume(what: str, workflow: Callable[..., Awaitable[None]], count: int) -> tuple[str, float]:
+    """Seconds from the start of a resume until all that is recorded was replayed."""
     with folder() as where:
         url = f"sqlite:///{where}/store.db"
         with contextlib.suppress(outlast.RunWaiting):
-            outlast.run(stops_after, steps, run_id="r", store=url, wait=False)
+            outlast.run(workflow, count, run_id="r", store=url, wait=False)
         time.sleep(0.1)
-        took = timed(lambda: outlast.run(stops_after, steps, run_id="r", store=url))
-        return Figure(
-            f"replay of {steps:,} steps",
-            f"{took * 1e3:,.0f} ms, {took / steps * 1e6:,.0f} µs a step",
-        )
+        return what, timed(lambda: outlast.run(workflow, count, run_id="r", store=url))
+
+
+def replay(steps: int) -> Figure:
+    what, took = resume(f"replay of {steps:,} steps", stops_after, steps)
+    return Figure(what, f"{took * 1e3:,.0f} ms, {took / steps * 1e6:,.0f} µs a step")
+
+
+def resume_turns(turns: int) -> Figure:
+    what, took = resume(f"resume in turn {turns:,}", stops_in_turn, turns)
+    return Figure(what, f"{took * 1e3:,.1f} ms")
+
+
+def import_time() -> Figure:
+    code = "import time; t = time.perf_counter(); import outlast; print(time.perf_counter() - t)"
+    run = [sys.executable, "-c", code]
+    times = [float(subprocess.check_output(run, text=True)) for _ in range(7)]
+    return Figure("import outlast", f"{statistics.median(times) * 1e3:,.0f} ms")
+
+
+def asleep(runs: int) -> Figure:
+    """Memory of a process in which so many runs wait for a timer."""
+    code = f"from bench.__main__ import *\nasyncio.run(doze({runs}))"
+    output = subprocess.check_output([sys.executable, "-c", code], text=True)
+    return Figure(f"{runs:,} runs asleep in one process", f"{float(output) / 1e6:,.0f} MB")
+
+
+async def doze(runs: int) -> None:
+    with folder() as where:
+        url = f"sqlite:///{where}/store.db"
+        sleepers = [
+            asyncio.create_task(outlast.execute(dozes, 3600.0, store=url)) for _ in range(runs)
+        ]
+        client = outlast.Client(url)
+        # The commits that tell of it are another thread's; there is nothing else to wait for.
+        while len(client.runs(status="waiting", limit=-1)) < runs:  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        print(psutil.Process().memory_info().rss)
+        for sleeper in sleepers:
+            sleeper.cancel()
+        await asyncio.gather(*sleepers, return_exceptions=True)
+
+
+def syncs(steps: int) -> Figure | None:
+    """Disk syncs per step, counted by strace where there is one."""
+    if shutil.which("strace") is None:
+        return None
+    with folder() as where:
+        url, counts = f"sqlite:///{where}/store.db", []
+        for number in (steps, 2 * steps):  # the difference is that of the steps alone
+            code = f"from bench.__main__ import *\noutlast.run(plain_run, {number}, store={url!r})"
+            trace = ["strace", "-f", "-e", "trace=fsync,fdatasync", "-o", f"{where}/trace"]
+            subprocess.run([*trace, sys.executable, "-c", code], check=True)
+            counts.append((where / "trace").read_text().count("sync("))
+    return Figure("disk syncs a step", f"{(counts[1] - counts[0]) / steps:,.2f}")
 
 
 def size(steps: int) -> Figure:
@@ -165,9 +289,19 @@ def measure() -> Iterator[Figure]:
     yield rate("one asynchronous run", 2000, lambda url: outlast.run(async_run, 2000, store=url))
     yield rate("100 runs at once", 4000, lambda url: asyncio.run(together(100, 40, url)))
     yield rate("1,000 runs at once", 10_000, lambda url: asyncio.run(together(1000, 10, url)))
-    yield replay(5000)
+    yield rate(
+        "100 runs beside a step that computes",
+        2000,
+        lambda url: asyncio.run(beside_computing(100, 20, url)),
+    )
+    yield from four_processes(1500)
+    yield replay(10_000)
+    yield resume_turns(2000)
     yield size(2000)
-    yield turn_bytes(300)
+    yield turn_bytes(2000)
+    yield from filter(None, [syncs(300)])
+    yield import_time()
+    yield asleep(10_000)
 
 
 def main() -> None:
@@ -178,4 +312,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

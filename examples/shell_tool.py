@@ -5,18 +5,26 @@ the agent learns that it may have happened, and looks for itself.
 """
 
 import asyncio
-import subprocess
+from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 
 import outlast
 
 
 @outlast.step(effect="once", in_doubt="raise", timeout=30)
-async def shell(command: str, folder: str) -> str:
-    done = await asyncio.to_thread(
-        subprocess.run, command, shell=True, cwd=folder, capture_output=True, text=True, check=True
-    )
-    return done.stdout
+async def shell(command: str, folder: str) -> tuple[int, str]:
+    """Exit code and output of a command."""
+    child = await asyncio.create_subprocess_shell(command, cwd=folder, stdout=PIPE, stderr=STDOUT)
+    try:
+        output, _ = await child.communicate()
+    except asyncio.CancelledError:
+        # Whoever looks what the command has done must not look while it still works. Its output
+        # ends when the last process that writes to it does.
+        child.kill()
+        await child.communicate()
+        raise
+    assert child.returncode is not None
+    return child.returncode, output.decode(errors="replace")
 
 
 @outlast.step(effect="read")

@@ -6,6 +6,7 @@ once another process has claimed the run. *Commands* (control.py) depend on the 
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Literal, cast
 
@@ -13,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from outlast.errors import LostRun, OutlastError, StoreError
-from outlast.events import Event, escape_surrogates
+from outlast.events import Event, TurnSaved, escape_surrogates
 from outlast.records import Identity, RunRow, Source, Status, StoredEvent
 from outlast.store.base import Row, Tx
 
@@ -104,6 +105,7 @@ def extend(
 
     Returns the sequence number of the last one. The caller has checked the fence.
     """
+    first, loops = seq + 1, {_loop_of(entry) for entry in entries if entry.key is not None}
     for entry in entries:
         seq += 1
         kind, key, data = entry.event.kind, entry.key, entry.event.encode()
@@ -127,8 +129,23 @@ def extend(
         at=at,
         lease_wall=None if lease is None else lease.wall,
         lease_boot=None if lease is None else lease.boot,
+        stays=not loops,  # what befalls the run as a whole is always read
+        loop=loops.pop() if len(loops) == 1 else None,
+        first=first,
     )
     return seq
+
+
+_TURN = re.compile(r"\.t\d+\.")
+
+
+def _loop_of(entry: Entry) -> str | None:
+    """Position of the turn loop whose state an event is, or in one of whose turns it happened."""
+    position = (entry.key or "").rpartition("#")[2]
+    turn = _TURN.search(position)
+    if turn is not None:
+        return position[: turn.start()]  # of the outermost loop, whose state stands for all in it
+    return position if isinstance(entry.event, TurnSaved) else None
 
 
 class Becomes(Struct, frozen=True):

@@ -38,12 +38,19 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The run is ours. `crash` if its owner before us died or stalled while it worked on it."""
+    """The run is ours.
+
+    Attributes:
+        crash: its owner before us died or stalled while it worked on it.
+        loop: the turn loop that it stands in; `loop_since`: see `journal.extend`.
+    """
 
     row: RunRow
     args: bytes
     created: bool
     crash: bool
+    loop: str | None
+    loop_since: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +215,9 @@ class Claim:
         put_status(tx, row.run_id, Becomes("running"))
         put_owner(tx, row.run_id, epoch, self.owner, self.lease)
         args = tx.run("read_args", run_id=row.run_id)[0][0]
+        loop, since = cast(tuple[str | None, int], tx.run("read_loop", run_id=row.run_id)[0])
         now = to_run(tx.run("read_run", run_id=row.run_id)[0])
-        return Claimed(now, cast(bytes, args), created, crash)
+        return Claimed(now, cast(bytes, args), created, crash, loop, since)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import outlast
 from outlast.engine.spec import workflow_spec
 from outlast.errors import RunStopped
+from outlast.journal import ACTIVE
+from outlast.views import read_run
 from outlast.worker.execution import Plan, run_plan
 from outlast.worker.stores import get_store
 from outlast.world import World
@@ -45,6 +48,15 @@ class Played:
         """Class of the error that `outlast.run` raised, and the reason of a hold."""
         assert "error" in self.outcome, (self.outcome, self.stderr)
         return self.outcome["error"], self.outcome["reason"]
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Poll until a condition holds."""
+    world = World()
+    end = world.boot() + DEADLINE
+    while not condition():
+        assert world.boot() < end, f"waited in vain for {what}"
+        world.pause(0.005)
 
 
 class Stage:
@@ -134,11 +146,9 @@ class Stage:
 
     def when(self, kind: str, do: Callable[[], object], run_id: str = "run") -> None:
         """Do something as soon as the journal has an event of this kind."""
-        world = World()
-        end = world.boot() + DEADLINE
-        while not (self.client().runs() and kind in self.kinds(run_id=run_id)):
-            assert world.boot() < end, f"no {kind} came"
-            world.pause(0.005)
+        wait_for(
+            lambda: bool(self.client().runs()) and kind in self.kinds(run_id=run_id), f"a {kind}"
+        )
         do()
 
     def resume(self, flow: object, run_id: str = "run") -> object:
@@ -152,7 +162,13 @@ class Stage:
         events = self.client().journal(run_id)
         return [e.kind for e in events if key is None or e.key == key]
 
+    def _is_free(self, run_id: str) -> bool:
+        row = read_run(get_store(self.url).store, run_id)
+        return row is not None and (row.owner is None or row.status in ACTIVE)
+
     def check_runs(self) -> None:
         """Check what must hold for every run, whatever happened to it."""
         for run in self.client().runs():
+            # A body that outlived its timeout may be about to end.
+            wait_for(partial(self._is_free, run.run_id), "the run to be let go")
             check_all(self.url, run.run_id)

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 import outlast
 from outlast.worker.stores import get_store
 from tests.checkers import check_all
+from tests.engine.test_loading import check_nothing_is_missed
 from tests.engine.tools import PATIENT, dying_at, journal
 from tests.model.interpreter import DELAY, RAN, Program, main
 
@@ -81,6 +82,8 @@ class Interruptions(RuleBasedStateMachine):
 
     def _execute(self, run_id: str, uv: bool) -> object:
         completed = self._completed(run_id)
+        if completed:
+            check_nothing_is_missed(self._url, run_id)
         ran = {key: RAN[run_id, key] for key in completed}
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop if uv else None) as runner:

@@ -71,7 +71,7 @@ def test_every_statement_of_a_script_is_run_once() -> None:
     script = migrations.load_migrations()[0]
     statements = list(migrations._statements(script))
     starts = [line.split()[0] for line in script.splitlines() if line.startswith(("CREATE", "INS"))]
-    assert len(statements) == len(starts) == 10
+    assert len(statements) == len(starts) == 11
     assert "".join(statements).split() == script.split()
 
 

@@ -135,9 +135,15 @@ _MISSING = object()
 
 
 def leave_behind(task: "asyncio.Task[T]") -> None:
-    """Whoever closes the event loop waits for all tasks; for this one it would be for ever."""
-    task._log_destroy_pending = False
+    """Whoever closes the event loop waits for all tasks; for this one it would be for ever. Nor
+    may it be collected as garbage: code that swallows everything swallows that, in an endless loop.
+    """
     tasks._unregister_task(task)
+    _left_behind.add(task)
+    task.add_done_callback(_left_behind.discard)
+
+
+_left_behind: set[object] = set()
 
 
 async def await_with_timeout(request: Body, seconds: float) -> Ended:

@@ -250,11 +250,10 @@ def _add_loops(history: History) -> None:
 
 
 def _drop_skipped_turns(history: History) -> None:
-    """Forget the calls of turns before the last saved one: the saved state stands for them."""
-    for loop, saved in history.turns.items():
+    """Forget what happened in turns before the last saved one: the saved state stands for it."""
+    for loop, saved in list(history.turns.items()):
         prefix, current = f"{loop}.t", saved[-1].turn
-        for position in list(history.calls):
-            if position.startswith(prefix):
-                turn = int(position[len(prefix) :].partition(".")[0])
-                if turn < current:
-                    del history.calls[position]
+        for known in (history.calls, history.turns):
+            for position in [p for p in known if p.startswith(prefix)]:
+                if int(position[len(prefix) :].partition(".")[0]) < current:
+                    del known[position]

@@ -13,11 +13,12 @@ import msgspec
 from outlast import events
 from outlast.engine.history import ENDED_WITH_PROCESS, History, build
 from outlast.engine.holds import altered, crash_loop, unreadable
+from outlast.engine.loading import load
 from outlast.engine.run import Run
 from outlast.engine.spec import Settings
 from outlast.engine.stop import Broken, Hold
 from outlast.errors import StoreError
-from outlast.journal import Entry, first_altered, to_event
+from outlast.journal import Entry
 from outlast.leases import Claim, Claimed, Refused
 from outlast.policy.gate import Gate, allow_all
 from outlast.records import StoredEvent
@@ -34,10 +35,14 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Read a run's events. Reply: a list of them."""
+    """Read what a resume needs of a run's journal. Reply: see `loading.load`."""
 
     run_id: str
+    loop: str | None
+    since: int
 
+
+Loaded = tuple[list[StoredEvent], StoredEvent | None]
 
 Preparation = Generator[Commit | Load, object, Run | Refused]
 
@@ -59,8 +64,7 @@ def prepare(
     if got.created:
         return run
     try:
-        rows = cast(list[StoredEvent], (yield Load(run.run_id)))
-        damaged = first_altered(rows)
+        rows, damaged = cast(Loaded, (yield Load(run.run_id, got.loop, got.loop_since)))
         if damaged is not None:
             run.request_stop(altered(run, damaged))
             return run
@@ -80,7 +84,7 @@ def prepare(
 def prepare_sync(preparation: Preparation, store: Store) -> Run | Refused:
     """Perform a preparation in this thread."""
     reply: object = None
-    error: StoreError | None = None
+    error: StoreError | msgspec.DecodeError | None = None
     while True:
         try:
             request = preparation.send(reply) if error is None else preparation.throw(error)
@@ -91,15 +95,15 @@ def prepare_sync(preparation: Preparation, store: Store) -> Run | Refused:
             if isinstance(request, Commit):
                 reply = store.write(request.item, durable=True)
             else:
-                reply = _load(store, request.run_id)
-        except StoreError as problem:
+                reply = load(store, request.run_id, request.loop, request.since)
+        except (StoreError, msgspec.DecodeError) as problem:
             error = problem
 
 
 async def prepare_async(preparation: Preparation, store: Store) -> Run | Refused:
     """Perform a preparation without blocking the event loop."""
     reply: object = None
-    error: StoreError | None = None
+    error: StoreError | msgspec.DecodeError | None = None
     while True:
         try:
             request = preparation.send(reply) if error is None else preparation.throw(error)
@@ -110,13 +114,11 @@ async def prepare_async(preparation: Preparation, store: Store) -> Run | Refused
             if isinstance(request, Commit):
                 reply = await store.awrite(request.item, durable=True)
             else:
-                reply = await asyncio.to_thread(_load, store, request.run_id)
-        except StoreError as problem:
+                reply = await asyncio.to_thread(
+                    load, store, request.run_id, request.loop, request.since
+                )
+        except (StoreError, msgspec.DecodeError) as problem:
             error = problem
-
-
-def _load(store: Store, run_id: str) -> list[StoredEvent]:
-    return [to_event(row) for row in store.read("read_events", run_id=run_id)]
 
 
 def _interruptions(history: History, crash: bool) -> tuple[Entry, ...]:

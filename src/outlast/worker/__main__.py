@@ -10,7 +10,7 @@ import sys
 
 import msgspec
 
-from outlast.worker.order import INTERRUPTED, Order
+from outlast.worker.order import INTERRUPTED, STUCK, Order
 from outlast.worker.work import work
 
 PR_SET_PDEATHSIG = 1
@@ -36,6 +36,8 @@ def main() -> None:
         code = INTERRUPTED
     sys.stdout.flush()
     sys.stderr.flush()
+    if code == STUCK:
+        os._exit(code)  # the interpreter would wait for the code that does not end
     sys.exit(code)
 
 

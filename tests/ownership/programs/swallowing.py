@@ -17,7 +17,7 @@ async def stubborn(folder: str) -> str:
     while True:
         try:
             await asyncio.sleep(3600)
-        except asyncio.CancelledError:
+        except BaseException:
             continue
 
 

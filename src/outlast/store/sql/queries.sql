@@ -10,7 +10,9 @@ SELECT seq, head, epoch, status FROM runs WHERE run_id = :run_id;
 -- name: advance_run
 UPDATE runs
 SET seq = :seq, head = :head, updated_at = :at,
-    lease_wall = coalesce(:lease_wall, lease_wall), lease_boot = coalesce(:lease_boot, lease_boot)
+    lease_wall = coalesce(:lease_wall, lease_wall), lease_boot = coalesce(:lease_boot, lease_boot),
+    loop = iif(:stays, loop, :loop),
+    loop_since = iif(:stays OR loop IS :loop, loop_since, :first)
 WHERE run_id = :run_id;
 
 -- name: set_status
@@ -58,6 +60,10 @@ FROM runs WHERE run_id = :run_id;
 -- name: read_args
 SELECT args FROM runs WHERE run_id = :run_id;
 
+-- The turn loop that a run stands in, see `journal.extend`.
+-- name: read_loop
+SELECT loop, loop_since FROM runs WHERE run_id = :run_id;
+
 -- Ids that start with a prefix; two are enough to know that it is ambiguous.
 -- name: find_runs
 SELECT run_id FROM runs WHERE substr(run_id, 1, length(:prefix)) = :prefix ORDER BY run_id LIMIT 5;
@@ -84,6 +90,27 @@ ORDER BY created_at, run_id;
 -- name: read_events
 SELECT run_id, seq, kind, key, data, at, epoch, hash
 FROM events WHERE run_id = :run_id ORDER BY seq;
+
+-- name: read_events_before
+SELECT run_id, seq, kind, key, data, at, epoch, hash
+FROM events WHERE run_id = :run_id AND seq < :seq ORDER BY seq;
+
+-- The saves of a turn loop, newest first, each with the hash of the event before it.
+-- name: read_saves
+SELECT run_id, seq, kind, key, data, at, epoch, hash,
+       (SELECT p.hash FROM events AS p WHERE p.run_id = e.run_id AND p.seq = e.seq - 1)
+FROM events AS e
+WHERE run_id = :run_id AND key = :key AND seq < :before AND (key IS NULL OR kind = 'turn.saved')
+ORDER BY seq DESC LIMIT :limit;
+
+-- What befell the run as a whole between two events, likewise.
+-- name: read_events_of_run
+SELECT run_id, seq, kind, key, data, at, epoch, hash,
+       (SELECT p.hash FROM events AS p WHERE p.run_id = e.run_id AND p.seq = e.seq - 1)
+FROM events AS e
+WHERE run_id = :run_id AND key IS NULL AND seq >= :since AND seq < :until
+  AND (key IS NULL OR kind = 'turn.saved')
+ORDER BY seq;
 
 -- name: read_events_after
 SELECT run_id, seq, kind, key, data, at, epoch, hash

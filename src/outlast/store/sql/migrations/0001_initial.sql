@@ -48,6 +48,10 @@ CREATE TABLE runs (
     lease_wall REAL,
     -- Until when, in seconds since the boot that the owner names.
     lease_boot REAL,
+    -- The turn loop that the run stands in, and since which event its journal holds nothing but that
+    -- loop's turns and what concerns the run as a whole: so much a resume need not read.
+    loop TEXT,
+    loop_since INTEGER NOT NULL DEFAULT 0,
     -- The arguments, as the codec's JSON. Last, so that nobody reads past a large value.
     args BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -77,6 +81,10 @@ CREATE TABLE events (
     hash BLOB NOT NULL,
     PRIMARY KEY (run_id, seq)
 ) STRICT, WITHOUT ROWID;
+
+-- What a resume reads of the turns that it skips: their saved states, and what befell the run.
+CREATE INDEX events_around_turns ON events (run_id, key, seq)
+WHERE key IS NULL OR kind = 'turn.saved';
 
 -- A row here lets the events of one run be deleted; it is written and removed by `outlast prune`.
 CREATE TABLE prune_permits (
