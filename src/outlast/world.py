@@ -13,8 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 from outlast.records import Identity
 
 Liveness = Literal["alive", "dead", "foreign"]
@@ -86,6 +84,8 @@ def start_ticks(pid: int) -> int | None:
 
 
 def _start_ticks_by_psutil(pid: int) -> int | None:
+    import psutil  # where it is needed: it takes long to import
+
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -105,6 +105,8 @@ def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
+        import psutil
+
         return f"boot-{int(psutil.boot_time())}"
 
 

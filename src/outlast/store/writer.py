@@ -5,6 +5,7 @@ import atexit
 import concurrent.futures
 import logging
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,6 +25,13 @@ BATCH = 512
 
 QUICK = 0.0005
 """Seconds. A durable commit that takes less is not worth a trip to the writer thread and back."""
+
+SWITCH_INTERVAL = 0.0005
+"""Seconds. The writer thread gives up Python's lock at every statement. While another thread
+computes, it waits for it each time, by default 5 ms: a step that computes would slow all other runs
+of the process down tenfold."""
+
+PYTHONS_OWN = 0.005
 
 _log = logging.getLogger(__name__)
 
@@ -168,6 +176,8 @@ class Store:
         with self._wake:
             self._check()  # close() and a broken writer leave nobody to serve the queue
             if self._thread is None:
+                if sys.getswitchinterval() == PYTHONS_OWN:  # a choice of the user's is left alone
+                    sys.setswitchinterval(SWITCH_INTERVAL)
                 thread = threading.Thread(target=self._serve, name="outlast-writer", daemon=True)
                 thread.start()
                 self._thread = thread

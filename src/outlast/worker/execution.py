@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -267,6 +266,8 @@ def creation(new: NewRun, opened: OpenStore) -> Create:
 
 @cache
 def _library() -> str:
+    from importlib.metadata import version  # takes a tenth of the time of `import outlast`
+
     return version("outlast")
 
 
