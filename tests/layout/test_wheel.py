@@ -45,7 +45,7 @@ def test_the_wheel_brings_the_command_and_the_licence(wheel: zipfile.ZipFile) ->
     [info] = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
     entry_points = configparser.ConfigParser()
     entry_points.read_string(wheel.read(f"{info}/entry_points.txt").decode())
-    assert entry_points["console_scripts"]["outlast"] == "outlast.cli.main:main"
+    assert entry_points["console_scripts"]["outlast"] == "outlast.__main__:main"
     metadata = wheel.read(f"{info}/METADATA").decode()
     assert "License-Expression: Apache-2.0" in metadata
     assert f"{info}/licenses/LICENSE" in wheel.namelist()

@@ -27,6 +27,10 @@ _STARTING = 0.5
 
 _installed: set[signal.Signals] = set()
 
+_MARGIN = 0.5
+"""Seconds beyond the grace period before the main thread is interrupted: at its end an asynchronous
+workflow is cancelled, and should not be interrupted while it writes how it ended."""
+
 _LAST_WORDS = 2.0
 """Seconds that it may take to write how the runs ended."""
 
@@ -99,7 +103,7 @@ def _release(news: "queue.SimpleQueue[signal.Signals | None]", main_thread: int)
         run.request_stop(Release(number.name))
     grace = max((run.settings.grace for run in runs), default=0.0)
     try:
-        news.get(timeout=grace)
+        news.get(timeout=grace + _MARGIN)
     except queue.Empty:
         # A plain workflow may be inside a long step. The signal must reach the thread that sleeps
         # there, or nothing would end its system call.

@@ -33,7 +33,7 @@ async def work(folder: str, timed: bool) -> str:
 
 if __name__ == "__main__":
     options = json.loads(sys.argv[1])
-    settings = outlast.Settings(grace=0.2)
+    settings = outlast.Settings(grace=options["grace"])
     outlast.run(
         work, options["folder"], False, run_id="r", store=options["store"], settings=settings
     )

@@ -2,6 +2,7 @@
 
 Options: `store`, `rounds`."""
 
+import contextvars
 import json
 import multiprocessing
 import os
@@ -29,7 +30,8 @@ def other():
 
 def use_the_library():
     try:
-        said.put(["ran", outlast.run(other, store=store)])
+        # In a context of its own: it was forked off in workflow code, and a run is not started there.
+        said.put(["ran", contextvars.Context().run(outlast.run, other, store=store)])
     except outlast.OutlastError as problem:
         said.put([type(problem).__name__, str(problem)])
 
