@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from outlast.errors import LostRun, OutlastError, StoreError
-from outlast.events import Event, TurnSaved, escape_surrogates
+from outlast.events import Event, RunCreated, TurnSaved, escape_surrogates
 from outlast.records import Identity, RunRow, Source, Status, StoredEvent
 from outlast.store.base import Row, Tx
 
@@ -232,6 +232,13 @@ class Evidence(Struct, frozen=True):
             raise LostRun(self.run_id, f"run {self.run_id} is no longer in the store")
         seq, head, _, _ = cast(tuple[int, bytes, int, Status], rows[0])
         return extend(tx, self.run_id, seq, head, self.epoch, self.at, self.entries)
+
+
+def row_differs(row: RunRow, args: bytes, created: RunCreated) -> bool:
+    """Whether a run's row says something else than the event that created it. Idempotency keys
+    follow from the uid, and the workflow is called with these arguments."""
+    said = (created.uid, created.workflow, created.digest, created.trace_id, bytes(created.args))
+    return said != (row.uid, row.workflow, row.digest, row.trace_id, args)
 
 
 def put_status(tx: Tx, run_id: str, becomes: Becomes) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from outlast import codec, events
 from outlast.errors import StoreError
-from outlast.journal import GENESIS, idempotency_key, relink, to_event, to_run
+from outlast.journal import GENESIS, idempotency_key, relink, row_differs, to_event, to_run
 from outlast.leases import is_abandoned
 from outlast.records import FINAL, Effect, RunRow, RunView, StepStatus, StepView, StoredEvent
 from outlast.store.writer import Store
@@ -364,9 +364,8 @@ def _row_problem(store: Store, row: RunRow, journal: Sequence[StoredEvent]) -> s
     created = _decode(journal[0]) if journal else None
     if not isinstance(created, events.RunCreated):
         return "the journal does not begin with run.created"
-    args = store.read("read_args", run_id=row.run_id)[0][0]
-    stands = (created.uid, created.workflow, created.digest, created.trace_id, bytes(created.args))
-    if stands != (row.uid, row.workflow, row.digest, row.trace_id, args):
+    args = cast(bytes, store.read("read_args", run_id=row.run_id)[0][0])
+    if row_differs(row, args, created):
         return "the run's row was altered: it differs from what run.created says"
     ends = [ENDS[event.kind] for event in journal if event.kind in ENDS and event.seq <= row.seq]
     if (ends[-1] if ends else None) != (row.status if row.status in FINAL else None):

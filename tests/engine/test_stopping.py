@@ -365,3 +365,80 @@ def test_the_status_is_that_of_the_moment_of_the_commit(url: str) -> None:
 
     outlast.run(flow, run_id="r", store=url)
     assert seen == ["running"]
+
+
+class Fatal(BaseException):
+    """Neither an error of a step nor anything that outlast knows."""
+
+
+@pytest.mark.parametrize("raised", [Fatal, SystemExit, KeyboardInterrupt])
+def test_a_body_left_by_no_error_releases_the_run_even_if_the_workflow_swallows_it(
+    url: str, raised: type[BaseException]
+) -> None:
+    begun: list[str] = []
+
+    @step
+    def tool() -> str:
+        begun.append("tool")
+        if len(begun) == 1:
+            raise raised
+        return "fine"
+
+    @step
+    def after() -> None:
+        begun.append("after")
+
+    @workflow
+    def flow() -> str:
+        try:
+            return tool()
+        except raised:
+            after()
+            return "swallowed"
+
+    with pytest.raises(outlast.RunReleased):
+        outlast.run(flow, run_id="r", store=url)
+    assert begun == ["tool"]
+    view = outlast.Client(url).run("r")
+    assert (view.status, view.steps[0].status) == ("queued", "interrupted")
+    assert outlast.run(flow, run_id="r", store=url) == "fine"
+
+
+def test_a_gather_that_swallows_what_left_a_body_does_not_keep_the_run_from_ending(
+    url: str,
+) -> None:
+    @step
+    async def tool() -> None:
+        raise Fatal
+
+    @workflow
+    async def flow() -> object:
+        return repr(await asyncio.gather(tool(), return_exceptions=True))
+
+    with pytest.raises(outlast.RunReleased, match="Fatal"):
+        outlast.run(flow, run_id="r", store=url)
+
+
+@pytest.mark.parametrize("colour", ["plain", "async"])
+def test_a_body_that_raises_stop_run_by_itself_has_failed(url: str, colour: str) -> None:
+    if colour == "plain":
+
+        @step
+        def tool() -> None:
+            raise outlast.StopRun("hm")
+
+        @workflow
+        def flow() -> None:
+            tool()
+    else:
+
+        @step(name="tool")
+        async def tool_async() -> None:
+            raise outlast.StopRun("hm")
+
+        @workflow(name="flow")
+        async def flow() -> None:
+            await tool_async()
+
+    with pytest.raises(outlast.RunFailed, match="raised StopRun"):
+        outlast.run(flow, run_id="r", store=url)

@@ -269,3 +269,14 @@ def test_many_processes_write_at_once_and_none_starves(tmp_path: Path) -> None:
     for number in range(4):
         assert seqs(path, str(number)) == list(range(1, 151))
     assert_intact(path)
+
+
+def test_a_log_file_that_is_removed_under_an_open_store_is_noticed(tmp_path: Path) -> None:
+    # SQLite would go on writing into the removed one, and a crash would lose all of it.
+    store = open_store(url_of(tmp_path / "store.db"))
+    store.write(Append(1), durable=True)
+    (tmp_path / "store.db-wal").unlink()
+    with pytest.raises(StoreError) as refused:
+        store.write(Append(2), durable=True)
+    assert refused.value.problem == "gone"
+    assert "-wal" in str(refused.value)

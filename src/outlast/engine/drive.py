@@ -33,7 +33,7 @@ from outlast.engine.run import Run, is_alone
 from outlast.engine.scope import ATTEMPT
 from outlast.engine.stop import Asleep, Broken, Lost, Moved
 from outlast.engine.timers import Alarm
-from outlast.errors import LostRun, StopRun, StoreError
+from outlast.errors import LostRun, StopRun, StoreError, UsageError
 from outlast.journal import Entry, Evidence, OwnerWrite, RunMoved
 
 T = TypeVar("T")
@@ -52,7 +52,10 @@ def drive_sync(flow: Generator[Request, Reply, T], run: Run) -> T:
         try:
             reply = _perform_sync(request, run)
         except (StopRun, Exception) as problem:
-            error = problem
+            reply, error = _unless_the_bodys_own(request, run, problem)
+        except BaseException as leaving:
+            _cut_off(request, run, leaving)
+            raise
 
 
 async def drive_async(flow: Generator[Request, Reply, T], run: Run) -> T:
@@ -72,9 +75,29 @@ async def drive_async(flow: Generator[Request, Reply, T], run: Run) -> T:
         try:
             reply = await _perform_async(request, run)
         except (StopRun, Exception) as problem:
-            error = problem
+            reply, error = _unless_the_bodys_own(request, run, problem)
         except asyncio.CancelledError as cancel:
             error, cancelled = Cancelled(), cancel
+        except BaseException as leaving:
+            _cut_off(request, run, leaving)
+            raise
+
+
+def _unless_the_bodys_own(
+    request: Request, run: Run, problem: BaseException
+) -> tuple[Reply, BaseException | None]:
+    """What stops a run is thrown into its flows. A body that raises StopRun by itself, in a run
+    that nobody stops, is one that failed."""
+    if isinstance(request, Body) and isinstance(problem, StopRun) and run.stop is None:
+        return Raised(UsageError("the body raised StopRun, which only outlast itself raises")), None
+    return None, problem
+
+
+def _cut_off(request: Request, run: Run, leaving: BaseException) -> None:
+    """KeyboardInterrupt, SystemExit and their like leave the run, which must stop even if workflow
+    code swallows them on their way."""
+    if isinstance(request, Body):
+        run.cut_off(request.attempt, type(leaving).__name__)
 
 
 # ---- plain code

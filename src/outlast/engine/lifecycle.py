@@ -267,7 +267,7 @@ def _conclude(run: Run, spec: WorkflowSpec, ended: Ended) -> Generator[Request, 
         event = events.RunCompleted(stored)
     interrupted = tuple(
         Entry(events.StepInterrupted(attempt.number, crash=False), key)
-        for key, attempt in run.open.items()
+        for key, attempt in {**run.cut, **run.open}.items()
     )
     assert becomes is not None
     keeps_owner = becomes.status not in FINAL and bool(run.executing)

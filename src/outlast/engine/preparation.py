@@ -18,7 +18,7 @@ from outlast.engine.run import Run
 from outlast.engine.spec import Settings
 from outlast.engine.stop import Broken, Hold
 from outlast.errors import StoreError
-from outlast.journal import Entry
+from outlast.journal import Entry, row_differs
 from outlast.leases import Claim, Claimed, Refused
 from outlast.policy.gate import Gate, allow_all
 from outlast.records import StoredEvent
@@ -67,6 +67,12 @@ def prepare(
         rows, damaged = cast(Loaded, (yield Load(run.run_id, got.loop, got.loop_since)))
         if damaged is not None:
             run.request_stop(altered(run, damaged))
+            return run
+        created = events.decode(rows[0].kind, rows[0].data) if rows else None
+        if not isinstance(created, events.RunCreated) or row_differs(got.row, got.args, created):
+            run.request_stop(
+                unreadable(run, "its row differs from what run.created says: it was altered")
+            )
             return run
         run.history = build(rows)
         interrupted = _interruptions(run.history, crash=got.crash)

@@ -13,7 +13,7 @@ from outlast import codec
 from outlast.engine.ended import Ended
 from outlast.engine.history import History
 from outlast.engine.spec import Settings
-from outlast.engine.stop import Hold, Stop, Unwritable
+from outlast.engine.stop import Hold, Release, Stop, Unwritable
 from outlast.errors import StopRun
 from outlast.journal import Becomes, Entry, OwnerWrite, idempotency_key
 from outlast.leases import lease_from
@@ -92,6 +92,7 @@ class Run:
         self._lease_end = 0.0  # by the boot clock
         self.ended = False  # the workflow function has; tasks that it left behind may be alive
         self.open: dict[str, AttemptInfo] = {}
+        self.cut: dict[str, AttemptInfo] = {}  # over, without an outcome
         self.dues: dict[str, float] = {}
         self.arriving = 0  # outcomes on their way to the journal, or from it to the workflow
         self.tasks: weakref.WeakKeyDictionary[asyncio.Future[object], str] = (
@@ -149,6 +150,12 @@ class Run:
 
     def opened(self, attempt: AttemptInfo) -> None:
         self.open[attempt.key] = attempt
+
+    def cut_off(self, attempt: AttemptInfo, by: str) -> None:
+        """A body was left by something that is no error of a step, such as KeyboardInterrupt."""
+        self.request_stop(Release(by))
+        self.cut[attempt.key] = attempt
+        self.closed(attempt.key)
 
     def closed(self, key: str) -> None:
         """An attempt has its outcome in the journal."""

@@ -10,6 +10,7 @@ import apsw
 from outlast.errors import OutlastError, StoreError
 from outlast.store.base import Item, Row, SqlValue
 from outlast.store.connection import (
+    FileId,
     check_process,
     connect,
     disconnect,
@@ -57,6 +58,7 @@ class SqliteDatabase:
         self._busy_timeout = busy_timeout
         self._pid = os.getpid()
         self._file = file_id(path)
+        self._wal: FileId | None = None  # known from the first commit on
         self._closed = False
         self._read_lock = threading.Lock()
         self._writer: apsw.Connection | None = None
@@ -79,6 +81,8 @@ class SqliteDatabase:
             results = self._try_together(self._writer, items)
             if results is None:
                 results = [self._alone(self._writer, item) for item in items]
+            if self._wal is None:
+                self._wal = file_id(f"{self._path}-wal")
             return results
         except apsw.Error as exc:
             raise store_error(exc, self._path, self._writer) from exc
@@ -117,6 +121,12 @@ class SqliteDatabase:
             raise StoreError(
                 f"store {self._path}: the file was replaced by another one while it was open; "
                 "open it again",
+                "gone",
+            )
+        if self._wal is not None and file_id(f"{self._path}-wal") != self._wal:
+            raise StoreError(
+                f"store {self._path}: its -wal file was replaced while it was open, and with it "
+                "what was written last; restore a copy of the store",
                 "gone",
             )
 

@@ -30,7 +30,7 @@ def other():
 
 def use_the_library():
     try:
-        # In a context of its own: it was forked off in workflow code, and a run is not started there.
+        # In a context of its own: it was forked off in workflow code, where no run is started.
         said.put(["ran", contextvars.Context().run(outlast.run, other, store=store)])
     except outlast.OutlastError as problem:
         said.put([type(problem).__name__, str(problem)])
