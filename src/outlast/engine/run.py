@@ -154,7 +154,8 @@ class Run:
     def cut_off(self, attempt: AttemptInfo, by: str) -> None:
         """A body was left by something that is no error of a step, such as KeyboardInterrupt."""
         self.request_stop(Release(by))
-        self.cut[attempt.key] = attempt
+        if attempt.key in self.open:  # a reconcile function has none
+            self.cut[attempt.key] = attempt
         self.closed(attempt.key)
 
     def closed(self, key: str) -> None:
