@@ -136,7 +136,10 @@ assert_intact(path)
 
 def test_a_child_that_exits_in_good_order_closes_nothing(tmp_path: Path) -> None:
     child = python(EXITS, tmp_path / "a.db")
-    assert child.communicate(timeout=60) == ("", "")  # nor does it complain
+    said, complaints = child.communicate(timeout=60)
+    # From Python 3.12 on, Python itself warns of a fork beside threads; nothing else may be said.
+    ours = [line for line in complaints.splitlines() if "fork()" not in line]
+    assert (said, ours) == ("", [])
     assert child.returncode == 0
 
 
