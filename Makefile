@@ -1,6 +1,7 @@
 # Everything here needs only python3 (3.11 or newer), make and a package index.
 #
 #   make test          lint, types, import layers and all tests, with one summary
+#   make soak          the long runs that `make test` leaves out, in bounded time
 #   make demo          watch an agent being killed again and again, and finish its job once
 #   make format        rewrite the code the way `make lint` wants it
 #   make lint          the checks of `make test` without the tests
@@ -14,11 +15,14 @@ PY := .venv/bin/python
 # The stamp names the directory, because a copied .venv still points to where it was made.
 READY := .venv/.ready-$(shell pwd | cksum | cut -d' ' -f1)
 
-.PHONY: test demo lint format bench values constraints clean
+.PHONY: test soak demo lint format bench values constraints clean
 .DEFAULT_GOAL := test
 
 test: $(READY)
 	@$(PY) tools/check.py
+
+soak: $(READY)
+	@$(PY) -m pytest -q -n 2 -m soak --timeout 400 --session-timeout 900
 
 lint: $(READY)
 	@$(PY) tools/check.py --no-tests
