@@ -126,7 +126,7 @@ class _Worker:
                 if process.poll() is None:  # we leave by an exception of our own
                     process.kill()
                     process.wait()
-                _end_orphans()
+                _end_orphans(process.pid)
         return code
 
     def _beat(self, ended: threading.Event) -> None:
@@ -190,13 +190,23 @@ def _become_subreaper() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _end_orphans() -> None:
+def _end_orphans(group: int) -> None:
     """End what a dead worker left running: a tool's process must not work on beside its repeat.
 
+    Only what is in the worker's process group is known to be its own. This process may well have
+    other children: jobs that a shell began before it became us, or, as a container's first
+    process, whatever lost its parent there. A tool that left the group is left alone, too.
     psutil signals a process only if its start time is still the one it was found with.
     """
-    orphans = psutil.Process().children(recursive=True)
+    orphans = [p for p in psutil.Process().children(recursive=True) if _group_of(p.pid) == group]
     for orphan in orphans:
         with contextlib.suppress(psutil.NoSuchProcess):
             orphan.kill()
     psutil.wait_procs(orphans, timeout=5)
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
