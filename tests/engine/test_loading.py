@@ -181,3 +181,27 @@ def test_a_saved_state_that_was_altered_is_noticed(url: str, back: int) -> None:
     _, altered = loaded(url)
     assert altered is not None
     assert altered.seq == seq
+
+
+def test_what_happens_beside_a_loop_after_its_last_save_is_read_once(url: str) -> None:
+    async def beside(go: asyncio.Event) -> None:
+        await go.wait()
+        with contextlib.suppress(ValueError):
+            await fails(0)
+
+    @workflow
+    async def flow(n: int) -> None:
+        go = asyncio.Event()
+        company = asyncio.create_task(beside(go))
+        async for turn in turns(i=0):
+            await look(turn.i)
+            if turn.i == n:
+                go.set()
+                await company
+                await look(turn.i)  # from here on there is nothing but the loop again
+                await outlast.sleep(3600)
+            turn.i += 1
+
+    start(url, flow, 3)
+    seen = check_nothing_is_missed(url)
+    assert [past.failures for past in seen.calls.values() if past.name == "fails"] == [1]

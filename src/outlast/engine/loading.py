@@ -32,6 +32,9 @@ def load(
         msgspec.DecodeError: a save cannot be read.
     """
     saves = [] if loop is None else _last_saves(store, run_id, loop)
+    # What stands before `since` is read as it is, the saves among it too. If none came later, as
+    # when something beside the loop happened in its present turn, nothing can be left out.
+    saves = [save for save in saves if to_event(save[:-1]).seq >= since]
     if not saves:
         rows = [to_event(row) for row in store.read("read_events", run_id=run_id)]
         return rows, first_altered(rows)
