@@ -78,14 +78,32 @@ class Evidence:
     journal: Sequence[tuple[StoredEvent, events.Event]]
     effects: Sequence[Effect]
 
-    def by_step(self) -> Iterator[tuple[str, list[events.Event]]]:
-        """The events of each step without those that came too late to count."""
-        steps: dict[str, list[events.Event]] = {}
+    def by_step(self, *, dropped: bool = True) -> Iterator[tuple[str, list[events.Event]]]:
+        """The events of each step without those that came too late to count. A step that an
+        operator dropped is another one than that which is made again under its key.
+
+        Args:
+            dropped: count those too.
+        """
+        steps: dict[str, list[tuple[int, events.Event]]] = {}
+        ended: list[tuple[str, list[tuple[int, events.Event]]]] = []
         for stored, event in self.journal:
             late = isinstance(event, events.StepLate)
-            if stored.key is not None and stored.kind.startswith("step.") and not late:
-                steps.setdefault(stored.key, []).append(event)
-        yield from steps.items()
+            if isinstance(event, events.RunAccepted):
+                for key, began in list(steps.items()):
+                    if began[0][0] >= event.since:
+                        ended.append((key, steps.pop(key)))
+                    else:
+                        steps[key] = [e for e in began if not _is_forgotten(*e, event.since)]
+            elif stored.key is not None and stored.kind.startswith("step.") and not late:
+                steps.setdefault(stored.key, []).append((stored.seq, event))
+        for key, happened in [*(ended if dropped else ()), *steps.items()]:
+            yield key, [event for _, event in happened]
+
+
+def _is_forgotten(seq: int, event: events.Event, since: int) -> bool:
+    """A cancellation behind a cut goes, even that of a call that stays."""
+    return isinstance(event, events.StepAbandoned) and seq >= since
 
 
 def gather_evidence(url: str, run_id: str, effects: str | Path | None) -> Evidence:
@@ -132,22 +150,23 @@ def completed_steps_do_not_run_again(seen: Evidence) -> Iterator[str]:
 
 def every_body_was_opened(seen: Evidence) -> Iterator[str]:
     """Each body that ran belongs to an attempt of its own in the journal, under one key."""
-    opened = {
-        (stored.key, event.attempt): idempotency_key(seen.row.uid, str(stored.key))
-        for stored, event in seen.journal
-        if isinstance(event, events.StepStarted)
-    }
+    opened: dict[tuple[str | None, int], list[str]] = {}
+    for stored, event in seen.journal:
+        if isinstance(event, events.StepStarted):
+            known = idempotency_key(seen.row.uid, str(stored.key), event.variant)
+            opened.setdefault((stored.key, event.attempt), []).append(known)
     for (key, attempt), times in Counter((e.key, e.attempt) for e in seen.effects).items():
-        if times > 1:
+        if times > len(opened.get((key, attempt), [()])):
             yield f"{key}: the body of attempt {attempt} ran {times} times"
     for effect in seen.effects:
         expected = opened.get((effect.key, effect.attempt))
         if expected is None:
             yield f"{effect.key}: attempt {effect.attempt} ran and was never opened"
-        elif expected != effect.idempotency:
+        elif effect.idempotency not in expected:
             yield f"{effect.key}: attempt {effect.attempt} ran under another idempotency key"
+    variants = dict(_grouped((str(key), k) for (key, _), ks in opened.items() for k in ks))
     for key, keys in _grouped((e.key, e.idempotency) for e in seen.effects):
-        if len(keys) > 1:
+        if len(keys) > len(variants.get(key, " ")):
             yield f"{key}: ran under {len(keys)} idempotency keys"
 
 
@@ -170,6 +189,12 @@ def once_is_not_repeated_on_a_guess(seen: Evidence) -> Iterator[str]:
 
 def attempts_end_once(seen: Evidence) -> Iterator[str]:
     """Attempts are numbered 1, 2, ... and each ends in one way before the next one opens."""
+    standing = list(seen.by_step(dropped=False))
+    # A kill may end the process that would have told how its last attempt went, and who drops
+    # something takes the run from a dead process; the next one notes what that had left open.
+    of_run = [event for stored, event in seen.journal if stored.key is None]
+    waits = bool(of_run) and isinstance(of_run[-1], events.RunAccepted)
+    over = seen.row.owner is None and seen.row.status != "killed" and not waits
     for key, steps in seen.by_step():
         number, ending = 0, None
         opened = False
@@ -186,8 +211,7 @@ def attempts_end_once(seen: Evidence) -> Iterator[str]:
                 if ending is not None and not _may_follow(ending, event):
                     yield f"{key}: attempt {number} ended by {ending.kind}, then by {event.kind}"
                 ending = event
-        # A kill may end the process that would have told how its last attempt went.
-        if opened and ending is None and seen.row.owner is None and seen.row.status != "killed":
+        if opened and ending is None and over and (key, steps) in standing:
             yield f"{key}: attempt {number} has no ending though nobody executes the run"
 
 
@@ -209,7 +233,7 @@ def epochs_never_go_back(seen: Evidence) -> Iterator[str]:
             yield f"event {after.seq} was written under the stale epoch {after.epoch}"
         # An operator who settles what a lost owner left puts an end to that owner's epoch.
         settles = isinstance(event, events.StepSettled | events.StepInterrupted)
-        claims = isinstance(event, events.RunClaimed | events.RunResumed)
+        claims = isinstance(event, events.RunClaimed | events.RunResumed | events.RunAccepted)
         if step > 0 and not ((claims or settles) and step == 1):
             yield f"event {after.seq} ({after.kind}) raised the epoch by {step}"
     if fenced and seen.row.epoch != fenced[-1][0].epoch:
@@ -225,6 +249,8 @@ def projection_fits_the_journal(seen: Evidence) -> Iterator[str]:
         match event:
             case events.RunClaimed():
                 allowed = ("running", "waiting")
+            case events.RunAccepted():
+                allowed = ("queued",)
             case events.RunReleased():
                 allowed = ("queued", "waiting")
             case events.RunHeld() | events.RunCompleted() | events.RunFailed() | events.RunKilled():
@@ -238,12 +264,16 @@ def projection_fits_the_journal(seen: Evidence) -> Iterator[str]:
 
 
 def turns_are_saved_once_and_in_order(seen: Evidence) -> Iterator[str]:
-    saved = ((s.key, e.turn) for s, e in seen.journal if isinstance(e, events.TurnSaved))
-    last: dict[str | None, int] = {}
-    for key, turn in saved:
-        if turn != last.get(key, 0) + 1:
-            yield f"{key}: turn {turn} was saved after turn {last.get(key, 0)}"
-        last[key] = turn
+    last: dict[str | None, list[tuple[int, int]]] = {}
+    for stored, event in seen.journal:
+        if isinstance(event, events.RunAccepted):
+            last = {k: [one for one in s if one[0] < event.since] for k, s in last.items()}
+        elif isinstance(event, events.TurnSaved):
+            saved = last.setdefault(stored.key, [])
+            before = saved[-1][1] if saved else 0
+            if event.turn != before + 1:
+                yield f"{stored.key}: turn {event.turn} was saved after turn {before}"
+            saved.append((stored.seq, event.turn))
 
 
 def the_end_is_the_end(seen: Evidence) -> Iterator[str]:

@@ -36,7 +36,11 @@ class OutlastError(Exception):
 
 
 class UsageError(OutlastError):
-    """The call itself was wrong. Nothing was run and nothing was written."""
+    """The call itself was wrong. Nothing was run and nothing was written. Texts behind the first
+    one are lines of their own, such as a list or a command to paste."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class OutsideRun(UsageError):

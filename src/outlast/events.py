@@ -69,8 +69,33 @@ class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     traceback: str = ""
 
 
+class Forked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the copied events of a forked run come from.
+
+    Attributes:
+        run_id, uid: the source; `seq` and `head` (hexadecimal) are its last event as it was then.
+        step: the key from which on nothing was copied, or `@end`.
+        seed: what random values follow from: the uid of the first run that was forked. Copied
+            calls were made with values of that run.
+        patience: see `history.Past`, for the copied cancellations.
+        sources: where the workflow was found before.
+        by: who forked it.
+    """
+
+    run_id: str
+    uid: str
+    seq: int
+    head: str
+    step: str
+    seed: str
+    patience: float = 0.0
+    sources: list[Source] = []
+    by: str = ""
+
+
 class RunCreated(Event, frozen=True):
-    """The run exists. `args` holds the arguments, `digest` their fingerprint."""
+    """The run exists. `args` holds the arguments, `digest` their fingerprint. In a fork, events of
+    its source follow."""
 
     kind = "run.created"
     uid: str
@@ -81,15 +106,18 @@ class RunCreated(Event, frozen=True):
     source: Source | None = None
     tags: dict[str, str] = {}
     library: str = ""
+    forked: Forked | None = None
 
 
 class RunClaimed(Event, frozen=True):
-    """A process became the owner under a new epoch; `crash` if the one before it had died."""
+    """A process became the owner under a new epoch; `crash` if the one before it had died.
+    `source` if it found the workflow in another place than the one that the run knew."""
 
     kind = "run.claimed"
     owner: Identity
     previous: Identity | None = None
     crash: bool = False
+    source: Source | None = None
 
 
 class RunReleased(Event, frozen=True):
@@ -114,6 +142,24 @@ class RunResumed(Event, frozen=True):
 
     kind = "run.resumed"
     by: str = ""
+
+
+class RunAccepted(Event, frozen=True):
+    """Somebody decided that the code at hand counts: what was recorded from `step` on, which began
+    at event `since`, counts no longer (`cuts`)."""
+
+    kind = "run.accepted"
+    step: str
+    since: int
+    by: str = ""
+
+
+class RunPatched(Event, frozen=True):
+    """What `outlast.patched(name)` answers in this run, from its first question on."""
+
+    kind = "run.patched"
+    name: str
+    active: bool
 
 
 class RunCompleted(Event, frozen=True):
@@ -148,14 +194,19 @@ class PolicyDecided(Event, frozen=True):
 
 
 class StepStarted(Event, frozen=True):
-    """An attempt opened. `digest` is the fingerprint of its arguments, `preview` a short text. The
-    step's name stands in its key, and its idempotency key follows from that (`journal`)."""
+    """An attempt opened. `digest` is the fingerprint of its arguments (empty if they are not
+    compared), `preview` a short text, `site` the file and line of the call. The step's name stands
+    in its key, and its idempotency key follows from that and from `variant`, which tells apart
+    calls under one key that are made with other arguments after an operator dropped the first
+    (`journal`)."""
 
     kind = "step.started"
     attempt: int = 1
     effect: Effect = "assumed"
     digest: str = ""
     preview: str = ""
+    site: str = ""
+    variant: int = 0
 
 
 class StepCompleted(Event, frozen=True):
@@ -240,12 +291,14 @@ class TurnField(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class TurnSaved(Event, frozen=True):
     """State at the start of turn `turn` of the loop named by the key. A field that is left out is
-    unchanged since the event before; with `full`, no earlier event is needed."""
+    unchanged since the event before; with `full`, no earlier event is needed. Those have the loop's
+    `site`, so that it is among what a resume reads."""
 
     kind = "turn.saved"
     turn: int
     fields: dict[str, TurnField]
     full: bool = True
+    site: str = ""
 
 
 class TimerSet(Event, frozen=True):
@@ -255,6 +308,7 @@ class TimerSet(Event, frozen=True):
     name: str
     due: float
     digest: str = ""
+    site: str = ""
 
 
 class TimerFired(Event, frozen=True):
@@ -269,6 +323,7 @@ class ValueRecorded(Event, frozen=True):
     kind = "value.recorded"
     name: str
     value: Raw
+    site: str = ""
 
 
 ALL: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__()}

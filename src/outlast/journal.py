@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from outlast.errors import LostRun, OutlastError, StoreError
-from outlast.events import Event, RunCreated, TurnSaved, escape_surrogates
+from outlast.events import Event, RunAccepted, RunCreated, TurnSaved, decode, escape_surrogates
 from outlast.records import Identity, RunRow, Source, Status, StoredEvent
 from outlast.store.base import Row, Tx
 
@@ -31,10 +31,11 @@ class Entry(Struct, frozen=True):
     key: str | None = None
 
 
-def idempotency_key(uid: str, key: str) -> str:
+def idempotency_key(uid: str, key: str, variant: int = 0) -> str:
     """The same for all attempts of one step of one run, other for any other: 32 hex digits of
-    SHA-256 over the run's uid and the step's key."""
-    return hashlib.sha256(f"{uid}\n{key}".encode()).hexdigest()[:32]
+    SHA-256 over the run's uid, the step's key and the variant (`StepStarted`), if it has one."""
+    name = f"{uid}\n{key}\n{variant}" if variant else f"{uid}\n{key}"
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 class Lease(Struct, frozen=True):
@@ -105,7 +106,7 @@ def extend(
 
     Returns the sequence number of the last one. The caller has checked the fence.
     """
-    first, loops = seq + 1, {_loop_of(entry) for entry in entries if entry.key is not None}
+    first, loops = seq + 1, {_loop_of(e) for e in entries if e.key is not None or _rewrites(e)}
     for entry in entries:
         seq += 1
         kind, key, data = entry.event.kind, entry.key, entry.event.encode()
@@ -134,6 +135,50 @@ def extend(
         first=first,
     )
     return seq
+
+
+def copy(tx: Tx, run_id: str, rows: Sequence[StoredEvent], at: float) -> None:
+    """Append events of another run behind the first one of a new run, in the new run's chain.
+
+    Args:
+        at: when this is done, in seconds since the epoch; the events keep their own times.
+    """
+    seq, head, _, _ = cast(tuple[int, bytes, int, Status], tx.run("fence", run_id=run_id)[0])
+    loop, first = None, 0
+    for row in rows:
+        seq += 1
+        head = link(head, run_id, seq, row.kind, row.key, row.at, 0, row.data)
+        tx.run(
+            "append_event",
+            run_id=run_id,
+            seq=seq,
+            kind=row.kind,
+            key=row.key,
+            data=row.data,
+            at=row.at,
+            epoch=0,
+            hash=head,
+        )
+        now = _loop_of(Entry(decode(row.kind, row.data), row.key))
+        if row.key is not None and now != loop:
+            loop, first = now, seq
+    tx.run(
+        "advance_run",
+        run_id=run_id,
+        seq=seq,
+        head=head,
+        at=at,
+        lease_wall=None,
+        lease_boot=None,
+        stays=loop is None,
+        loop=loop,
+        first=first,
+    )
+
+
+def _rewrites(entry: Entry) -> bool:
+    """Whether an event changes what earlier ones say, so that all of those are to be read."""
+    return isinstance(entry.event, RunAccepted)
 
 
 _TURN = re.compile(r"\.t\d+\.")

@@ -13,7 +13,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast.errors import RunMismatch, UnknownRun
-from outlast.events import RunClaimed, RunCreated, RunResumed
+from outlast.events import Forked, RunClaimed, RunCreated, RunResumed
 from outlast.journal import GENESIS, Becomes, Entry, Lease, extend, put_owner, put_status, to_run
 from outlast.records import FINAL, Identity, RunRow, Source
 from outlast.store.base import Tx
@@ -107,6 +107,7 @@ class Create:
     trace_id: str
     at: float
     library: str
+    forked: Forked | None = None
 
     def apply(self, tx: Tx) -> tuple[RunRow, bool]:
         """Returns the row and whether it was created now.
@@ -142,6 +143,7 @@ class Create:
             source=new.source,
             tags=new.tags,
             library=self.library,
+            forked=self.forked,
         )
         extend(tx, new.run_id, 0, GENESIS, 0, self.at, [Entry(event)])
         return to_run(tx.run("read_run", run_id=new.run_id)[0]), True
@@ -172,6 +174,8 @@ class Claim:
     Attributes:
         workflow: name of the workflow that is about to be executed.
         resume: an operator asked for it, so any hold is lifted and crash counts start again.
+        source: where the workflow was found now, which the run remembers; None if it has no place
+            of its own.
     """
 
     run_id: str
@@ -183,6 +187,7 @@ class Claim:
     own_claims: Set[str] = frozenset()
     create: Create | None = None
     resume: bool = False
+    source: Source | None = None
 
     def apply(self, tx: Tx) -> Claimed | Refused:
         """Claim, create or refuse.
@@ -207,13 +212,16 @@ class Claim:
         if not is_abandoned(row, self.world, self.own_claims):
             return Refused(row, owned=True)
         crash = _has_crashed(row, self.owner)
-        entries = [Entry(RunClaimed(owner=self.owner, previous=row.owner, crash=crash))]
+        moved = None if self.source == row.source else self.source
+        entries = [Entry(RunClaimed(self.owner, row.owner, crash, moved))]
         if self.resume and row.status == "held":
             entries.insert(0, Entry(RunResumed()))
         epoch = row.epoch + 1
         extend(tx, row.run_id, row.seq, row.head, epoch, self.at, entries)
         put_status(tx, row.run_id, Becomes("running"))
         put_owner(tx, row.run_id, epoch, self.owner, self.lease)
+        if moved is not None:
+            tx.run("set_source", run_id=row.run_id, source=msgspec.json.encode(moved).decode())
         args = tx.run("read_args", run_id=row.run_id)[0][0]
         loop, since = cast(tuple[str | None, int], tx.run("read_loop", run_id=row.run_id)[0])
         now = to_run(tx.run("read_run", run_id=row.run_id)[0])

@@ -162,6 +162,9 @@ class RunView:
         owner: the live process that executes it, such as `process 11827 on vm`.
         turn: the last saved turn of an agent loop, counted as in keys: 3 is the turn of `x#0.t3.1`.
         finished: how many steps have completed.
+        held_at: key of the step that a held run is held for, if it is for one.
+        forked_from: the run that this one is a fork of; `forked_at`: the step from which on
+            nothing was copied. Only with steps.
         steps: all steps; empty in a list of runs.
     """
 
@@ -185,4 +188,7 @@ class RunView:
     traceback: str | None = None
     owner: str | None = None
     finished: int = 0
+    held_at: str | None = None
+    forked_from: str | None = None
+    forked_at: str | None = None
     steps: list[StepView] = field(default_factory=list)

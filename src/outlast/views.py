@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 
-from outlast import codec, events
+from outlast import codec, cuts, events
 from outlast.errors import StoreError
 from outlast.journal import GENESIS, idempotency_key, relink, row_differs, to_event, to_run
 from outlast.leases import is_abandoned
@@ -66,6 +66,11 @@ def unfinished(store: Store, own_claims: Set[str]) -> list[RunRow]:
     ]
 
 
+def live_runs(store: Store, workflow: str | None) -> list[tuple[str, str]]:
+    """Id and workflow of the runs that have not ended, executed or not, oldest first."""
+    return cast(list[tuple[str, str]], store.read("live_runs", workflow=workflow))
+
+
 def _live_owner(row: RunRow, store: Store) -> str | None:
     """The process that executes the run, in words; None if nobody does."""
     if row.owner is None or is_abandoned(row, store.world, _own_claims(row, store)):
@@ -104,26 +109,35 @@ def run_view(store: Store, row: RunRow, *, with_steps: bool = True) -> RunView:
         owner=owner,
     )
     if not with_steps:
-        ((finished, turn),) = cast(
-            list[tuple[int, int | None]], store.read("progress_of", run_id=row.run_id)
+        ((finished, turn, cut),) = cast(
+            list[tuple[int, int | None, bool]], store.read("progress_of", run_id=row.run_id)
         )
-        return replace(_with_ending(view, _last(store, row)), finished=finished, turn=turn)
+        if not cut:
+            return replace(_with_ending(view, _last(store, row)), finished=finished, turn=turn)
     rows = read_events(store, row.run_id)
     alive = going_on and owner is not None
     steps = steps_of(rows, row.uid, alive=alive, now=store.world.wall())
     done = sum(step.status == "completed" for step in steps)
-    view = replace(view, steps=steps, finished=done, turn=_turn(rows))
-    return _with_ending(view, _last(store, row))
+    view = replace(view, steps=steps if with_steps else [], finished=done, turn=_turn(rows))
+    return _with_ending(_with_origin(view, rows), _last(store, row))
 
 
 def _last(store: Store, row: RunRow) -> StoredEvent | None:
-    kind = {"completed": "run.completed", "failed": "run.failed"}.get(row.status)
+    kinds = {"completed": "run.completed", "failed": "run.failed", "held": "run.held"}
+    kind = kinds.get(row.status)
     rows = store.read("read_last_of_kind", run_id=row.run_id, kind=kind) if kind else []
     return to_event(rows[0]) if rows else None
 
 
+def _with_origin(view: RunView, rows: Sequence[StoredEvent]) -> RunView:
+    created = _decode(rows[0]) if rows else None
+    if not isinstance(created, events.RunCreated) or created.forked is None:
+        return view
+    return replace(view, forked_from=created.forked.run_id, forked_at=created.forked.step)
+
+
 def _with_ending(view: RunView, last: StoredEvent | None) -> RunView:
-    if view.status not in ("completed", "failed") or last is None:
+    if last is None:
         return view
     event = _decode(last)
     match event:
@@ -132,13 +146,15 @@ def _with_ending(view: RunView, last: StoredEvent | None) -> RunView:
         case events.RunFailed():
             error = f"{event.error.type}: {event.error.message}"
             return replace(view, error=error, traceback=event.error.traceback or None)
+        case events.RunHeld():
+            return replace(view, held_at=event.step)
         case _:
             return view
 
 
 def _turn(rows: Iterable[StoredEvent]) -> int | None:
     turn = None
-    for row in rows:
+    for row in cuts.split(rows)[0]:
         if row.kind == "turn.saved":
             turn = cast(events.TurnSaved, _decode(row)).turn
     return turn
@@ -169,6 +185,7 @@ class _Step:
     attempts: int = 0
     ended: float | None = None
     preview: str = ""
+    variant: int = 0
     status: StepStatus = "running"
     fault: str | None = None
     error: str | None = None
@@ -183,7 +200,7 @@ class _Step:
 def steps_of(
     rows: Iterable[StoredEvent], uid: str, *, alive: bool, now: float | None = None
 ) -> list[StepView]:
-    """The steps of a run in the order in which they were first opened.
+    """The steps of a run in the order in which they were first opened, without dropped ones.
 
     Args:
         rows: the run's events, oldest first.
@@ -192,6 +209,8 @@ def steps_of(
         now: the time up to which an attempt that runs has worked; not counted if left out.
     """
     steps: dict[str, _Step] = {}
+    rows, gone = cuts.split(rows)
+    before = {(r.key, e.digest) for r in gone if isinstance(e := _decode(r), events.StepStarted)}
     for row in rows:
         if row.key is None or not row.kind.startswith("step."):
             continue
@@ -201,6 +220,8 @@ def steps_of(
             step = steps[row.key] = _Step(row.key, row.at, name=row.key.rpartition("#")[0])
         _measure(step, event, row.at)
         _apply(step, event, row.at)
+        if isinstance(event, events.StepStarted) and event.effect == "assumed":
+            step.repeated |= (row.key, event.digest) in before
     return [_finish(step, uid, alive, now) for step in steps.values()]
 
 
@@ -214,6 +235,7 @@ def _apply(step: _Step, event: events.Event, at: float) -> None:
         case events.StepStarted():
             step.repeated |= event.attempt > 1 and event.effect == "assumed"
             step.effect, step.attempts, step.preview = event.effect, event.attempt, event.preview
+            step.variant = event.variant
             if not step.retrying:
                 step.error = step.fault = None  # the doubt that went before
             step.status, step.ended, step.retrying = "running", None, False
@@ -296,7 +318,7 @@ def _finish(step: _Step, uid: str, alive: bool, now: float | None) -> StepView:
         started=step.started,
         ended=step.ended,
         preview=step.preview,
-        idempotency_key=idempotency_key(uid, step.key),
+        idempotency_key=idempotency_key(uid, step.key, step.variant),
         fault=step.fault,
         error=step.error,
         repeated=step.repeated,

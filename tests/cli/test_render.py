@@ -23,6 +23,7 @@ from outlast.cli.render import (
 )
 from outlast.cli.tracebacks import last_user_frame
 from outlast.cli.wording import COLOURS, Caller, advice, duration
+from outlast.events import RunAccepted
 from outlast.records import FINAL, HoldReason, Status
 from tests.cli.made import DOUBT, STARTED, event, plain, run, step
 
@@ -97,10 +98,38 @@ def test_a_completed_run_shows_its_result_and_asks_for_nothing():
     assert '  "answer": "Grüße",' in lines
 
 
-def test_a_failed_run_shows_its_error_and_no_command():
-    lines = shown(run(status="failed", error="ValueError: no such order"))
+@pytest.mark.parametrize(
+    ("steps", "at"),
+    [([], "@end"), ([step("a#0"), step("b#1", status="failed")], "b#1")],
+    ids=["in the workflow", "in a step"],
+)
+def test_a_failed_run_shows_its_error_and_how_to_go_on_with_a_copy(steps, at):
+    lines = shown(run(status="failed", error="ValueError: no such order", steps=steps))
     assert "ValueError: no such order" in lines
-    assert words_of(lines) == []
+    assert words_of(lines) == [["outlast", "fork", "ticket-81", "--from", at]]
+
+
+def test_a_run_that_does_not_fit_its_code_shows_both_ways_out():
+    lines = shown(run(status="held", reason="diverged", detail="no fit", held_at="think#1"))
+    assert words_of(lines) == [
+        ["outlast", "resume", "ticket-81"],
+        ["outlast", "resume", "ticket-81", "--accept-from", "think#1"],
+        ["outlast", "fork", "ticket-81", "--from", "think#1"],
+        ["outlast", "replay"],
+    ]
+
+
+def test_a_fork_says_what_it_was_forked_from():
+    text = "\n".join(shown(run(forked_from="ticket-80", forked_at="think#1")))
+    assert "forked from ticket-80 at think#1" in text
+
+
+def test_a_decision_about_the_journal_is_shown_in_words():
+    accepted = RunAccepted("think#1", 7, "ann").encode()
+    text = "\n".join(plain(journal_lines([event(9, "run.accepted", data=accepted)])))
+    assert "accepted by ann: calls from think#1 on (since event 7) count no longer" in text
+    (damaged,) = plain(journal_lines([event(9, "run.accepted", data=b"{")]))[1:]
+    assert damaged.endswith("{")
 
 
 TRACEBACK = """Traceback (most recent call last):

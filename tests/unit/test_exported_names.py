@@ -14,8 +14,8 @@ PUBLIC = """
     NotStorable Outcome OutlastError OutsideRun Pending Retry RunFailed RunHeld RunKilled
     RunMismatch RunOwned RunReleased RunStopped RunView RunWaiting Settings Step StepFailed
     StepTimeout StepView StopRun StoreError StoredEvent Turns Unknown UnknownRun Unreadable
-    UsageError Verdict Workflow as_completed current execute idempotency_key now random run sleep
-    step submit turns uuid4 workflow
+    UsageError Verdict Workflow as_completed current execute idempotency_key now patched random run
+    sleep step submit turns uuid4 workflow
 """.split()
 
 

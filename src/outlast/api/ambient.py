@@ -12,7 +12,9 @@ from types import MappingProxyType
 from typing import TypeVar, cast
 
 from outlast.engine.scope import ATTEMPT, SCOPE, Scope
+from outlast.engine.sites import call_site
 from outlast.engine.waits import Pending, recorded_value, run_sleep
+from outlast.engine.waits import patched as patched_in_run
 from outlast.errors import OutsideRun, UsageError
 
 T = TypeVar("T")
@@ -104,8 +106,43 @@ def _draw() -> bytes | None:
     scope = SCOPE.get()
     if scope is None or ATTEMPT.get() is not None:
         return None
-    scope.run.check()
-    return hashlib.sha256(f"{scope.run.row.uid}\n{scope.draw()}".encode()).digest()
+    run = scope.run
+    run.check()
+    seed = run.history.seed or run.row.uid
+    return hashlib.sha256(f"{seed}\n{scope.draw()}".encode()).digest()
+
+
+def patched(name: str) -> bool:
+    """Whether this run takes new code, where old runs and new ones must differ:
+
+        if outlast.patched("2026-12-tax"):
+            due = await tax_by_region(order)
+        else:
+            due = await tax(order)
+
+    A run has one answer for a name, in every turn and every process. It is recorded when it is
+    first asked for: False if recorded calls are still to be repeated then, since the run has been
+    past this point with the old code, else True. The question has no key, so to add it or to
+    remove it shifts no call. Outside a run the answer is True.
+
+    Args:
+        name: of the change.
+
+    Raises:
+        UsageError: in the body of a step (decide in the workflow, and pass the answer on), or the
+            name is not printable text.
+    """
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise UsageError(f"outlast.patched({name!r}): a name of printable text is expected")
+    scope, attempt = SCOPE.get(), ATTEMPT.get()
+    if scope is None:
+        return True
+    if attempt is not None:
+        raise UsageError(
+            f"run {scope.run.run_id}: outlast.patched({name!r}) was called in step {attempt.key}; "
+            "ask in the workflow, where the answer is recorded, and pass it to the step"
+        )
+    return patched_in_run(scope, name)
 
 
 def sleep(seconds: float) -> Pending[None]:
@@ -125,7 +162,7 @@ def sleep(seconds: float) -> Pending[None]:
             "outlast.sleep() is for workflow code; inside a step use an ordinary sleep"
         )
     scope.run.check()
-    flow = run_sleep(scope.run, scope.take(), float(seconds))
+    flow = run_sleep(scope.run, scope.take(), float(seconds), call_site(scope))
     return Pending(scope.run, scope, "sleep", flow)
 
 

@@ -8,8 +8,9 @@ from typing import TypeVar
 from outlast.control import Settle
 from outlast.errors import NotDone, UnknownRun, UsageError
 from outlast.events import escape_surrogates
-from outlast.leases import is_abandoned
-from outlast.records import FINAL, Done, RunRow, RunView, Status, StoredEvent
+from outlast.leases import NewRun, is_abandoned
+from outlast.records import FINAL, Done, RunRow, RunView, Status, StepView, StoredEvent
+from outlast.rewriting import Accept, Fork
 from outlast.views import (
     Verdict as Verdict,
 )
@@ -22,6 +23,7 @@ from outlast.views import (
     verify_all,
     verify_run,
 )
+from outlast.worker.execution import MAX_RUN_ID, check_run_id, creation
 from outlast.worker.outcome import result_of_row
 from outlast.worker.stores import get_store
 
@@ -49,7 +51,7 @@ class Client:
     """
 
     def __init__(self, store: str | None = None) -> None:
-        opened = get_store(store)
+        self._opened = opened = get_store(store)
         self._store, self._heart = opened.store, opened.heart
         self.url = self._store.url
 
@@ -129,6 +131,60 @@ class Client:
                 item = settle(decision="failed", text=text, by=by)
             case _:
                 item = settle(decision="not-done", by=by)
+        return run_view(self._store, self._store.write(item, durable=True))
+
+    def accept_from(self, run_id: str, step: str, by: str = "") -> list[StepView]:
+        """Drop what is recorded from a step on, since the code at hand counts. The run can go on
+        afterwards, and the journal keeps what was dropped.
+
+        Calls that began before the step keep their results, even later ones.
+
+        Args:
+            step: key of a step, timer, recorded value or turn loop.
+            by: who decided, for the record.
+
+        Returns:
+            The steps that count no longer. Those that the code still calls run again: a step with
+            the same arguments has the same idempotency key, with others it has a new one.
+
+        Raises:
+            UsageError: the run is over or being executed, has no such step, or something that a
+                `once` step did or may have done would be dropped. Nothing was written.
+        """
+        row, world = self._row(run_id), self._store.world
+        item = Accept(row.run_id, step, world.wall(), world, self._heart.claims, by)
+        return self._store.write(item, durable=True)
+
+    def fork(
+        self,
+        run_id: str,
+        step: str,
+        *,
+        new_id: str | None = None,
+        repeat_effects: bool = False,
+        by: str = "",
+    ) -> RunView:
+        """Make a new run of what another one has done before a step; it can be resumed then.
+
+        Calls that began before the step and have ended are copied with their results; all others
+        are made again, under new idempotency keys. The source may have any status.
+
+        Args:
+            step: key as for `accept_from`, or `@end`: all that has ended is copied.
+            new_id: the new run's id; by default the source's with a suffix.
+            repeat_effects: make steps again that may have changed something outside.
+            by: who forked it, for the record.
+
+        Raises:
+            UsageError: the new id is taken or none, there is no such step, or effects would be
+                repeated unasked: the text lists them. Nothing was written.
+        """
+        row, world = self._row(run_id), self._store.world
+        suffix = f"-fork-{world.token()[:8]}"
+        chosen = row.run_id[: MAX_RUN_ID - len(suffix)] + suffix if new_id is None else new_id
+        check_run_id(chosen)
+        create = creation(NewRun(chosen, row.workflow, b"", row.digest), self._opened)
+        item = Fork(row.run_id, step, create, world, self._heart.claims, repeat_effects, by)
         return run_view(self._store, self._store.write(item, durable=True))
 
     def wait(self, run_id: str, timeout: float | None = None) -> object:

@@ -11,7 +11,7 @@ from outlast.engine.calls import call_async, call_sync
 from outlast.engine.history import RESERVED
 from outlast.engine.run import active_runs
 from outlast.engine.scope import ATTEMPT, SCOPE, Scope
-from outlast.engine.spec import OnDoubt, StepSpec, WorkflowSpec
+from outlast.engine.spec import Match, OnDoubt, StepSpec, WorkflowSpec
 from outlast.errors import NoRunContext, OutsideRun, UsageError
 from outlast.policy.retry import Retry
 from outlast.records import Effect
@@ -86,6 +86,7 @@ def step(
     not_done: Collection[type[BaseException]] = (),
     ignore: Collection[str] = (),
     secret: Collection[str] = (),
+    match: Match = "arguments",
 ) -> Step[P, R]: ...
 @overload
 def step(
@@ -98,6 +99,7 @@ def step(
     not_done: Collection[type[BaseException]] = (),
     ignore: Collection[str] = (),
     secret: Collection[str] = (),
+    match: Match = "arguments",
 ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 def step(
     fn: Callable[..., object] | None = None,
@@ -111,6 +113,7 @@ def step(
     not_done: Collection[type[BaseException]] = (),
     ignore: Collection[str] = (),
     secret: Collection[str] = (),
+    match: Match = "arguments",
 ) -> object:
     """Make a function a step: in a run, its outcome is recorded and never computed again.
 
@@ -130,6 +133,8 @@ def step(
         not_done: exception classes which say that a `once` step certainly did not take effect.
         ignore: parameters that are neither compared nor shown (a client object, for instance).
         secret: parameters that are compared but shown as `***`.
+        match: what must be as recorded when the call is replayed: its `arguments`, or its `name`
+            alone, for arguments that may change or that cannot be compared.
 
     Raises:
         UsageError: the options do not fit together or the function.
@@ -138,6 +143,8 @@ def step(
         raise UsageError(f"effect={effect!r}: expected 'read', 'idempotent' or 'once'")
     if in_doubt not in ("hold", "raise"):
         raise UsageError(f"in_doubt={in_doubt!r}: expected 'hold' or 'raise'")
+    if match not in ("arguments", "name"):
+        raise UsageError(f"match={match!r}: expected 'arguments' or 'name'")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise UsageError(f"timeout={timeout!r}: a finite number of seconds above 0 is expected")
     if effect != "once" and (in_doubt != "hold" or not_done):
@@ -169,6 +176,7 @@ def step(
             not_done=tuple(not_done),
             unrecorded=unrecorded,
             secret=frozenset(secret),
+            match=match,
         )
         made = _make_step(spec)
         return _StepMethod(made) if _receiver(fn, signature) else made
@@ -262,7 +270,7 @@ def workflow(fn: Callable[..., object] | None = None, /, *, name: str | None = N
             fn=fn,
             signature=_signature(fn),
             is_async=_is_async(fn),
-            module=fn.__module__,
+            module=fn.__module__ or "",  # none for code that was compiled without a name
         )
 
         def started(*args: object, **kwargs: object) -> object:

@@ -1,6 +1,7 @@
 """`outlast.turns`: the agent loop whose state is durable."""
 
 import dataclasses
+import sys
 from types import SimpleNamespace
 from typing import Any, TypeVar, overload
 
@@ -36,7 +37,8 @@ def turns(record: object = None, /, *, max: int | None = None, **fields: object)
 
     Use `async for turn in outlast.turns(Desk(chat=[]), max=50)`, or `for` in plain code. Every turn
     yields the same record. What the turn changes in its fields, in place or by assignment, is
-    saved; on resume the loop goes on at the last saved turn.
+    saved; on resume the loop goes on at the last saved turn. A local variable that one turn changes
+    and a later one reads would be lost there: the loop raises UsageError.
 
     Args:
         record: a mutable dataclass, msgspec Struct, attrs object or pydantic model.
@@ -52,15 +54,16 @@ def turns(record: object = None, /, *, max: int | None = None, **fields: object)
         raise OutsideRun("outlast.turns() is for workflow code in a run")
     if max is not None and max < 0:
         raise UsageError(f"outlast.turns(max={max}): a number of turns is expected")
+    caller = sys._getframe(1).f_code
     if record is None:
         if not fields:
             raise UsageError("outlast.turns() needs a record, or fields such as chat=[]")
         state = State(**fields)
-        return Turns(scope, state, tuple(fields), {}, max)
+        return Turns(scope, state, tuple(fields), {}, max, caller)
     if fields:
         raise UsageError("outlast.turns() takes either a record or fields, not both")
     cls: type = type(record)
-    return Turns(scope, record, _fields(record), hints_of(cls), max)
+    return Turns(scope, record, _fields(record), hints_of(cls), max, caller)
 
 
 def _fields(record: object) -> tuple[str, ...]:

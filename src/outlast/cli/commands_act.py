@@ -1,4 +1,4 @@
-"""The commands that change something: run, resume, settle."""
+"""The commands that change something: run, resume, settle, fork."""
 
 import getpass
 import json
@@ -16,7 +16,7 @@ from outlast.cli.commands_read import RUN_HELP, JsonOption, RunArgument, caller_
 from outlast.cli.jsonout import run_json
 from outlast.cli.output import err, out, printable, short, stdout_kept_for_json, write_json
 from outlast.cli.progress import Progress, look
-from outlast.cli.render import doubt, pretty
+from outlast.cli.render import doubt, dropped, pretty
 from outlast.cli.screen import Screen
 from outlast.cli.tracebacks import last_user_frame
 from outlast.cli.wording import Caller, advice, duration
@@ -108,6 +108,14 @@ def resume(
     every: Annotated[
         bool, typer.Option("--all", help="All runs that wait for a process; not the held ones.")
     ] = False,
+    accept_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEP",
+            help="First drop what is recorded from this step on: the code at hand counts. Never "
+            "drops what a `once` step did.",
+        ),
+    ] = None,
     in_process: InProcessOption = False,
     wait: WaitOption = False,
     no_wait: NoWaitOption = False,
@@ -116,10 +124,15 @@ def resume(
     """Go on with a run that was interrupted, held or queued."""
     if (run is None) != every:
         raise UsageError("name one run, or say --all: outlast resume RUN, outlast resume --all")
+    if every and accept_from:
+        raise UsageError("--accept-from belongs to one run: outlast resume RUN --accept-from STEP")
     caller = caller_of(ctx)
     codes, ends = [], []
     with client_of(ctx) as client:
         chosen = [client.run(run).run_id] if run else client.unfinished()
+        if accept_from:
+            gone = client.accept_from(chosen[0], accept_from, by=_operator())
+            err().lines(dropped(chosen[0], accept_from, gone))
         for run_id in chosen:
             order = Order(
                 store=caller.url,
@@ -177,6 +190,49 @@ def settle(
     return 0
 
 
+def fork(
+    ctx: typer.Context,
+    run: RunArgument,
+    step: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="STEP",
+            help="Its key, see outlast show: what began before it is copied. @end copies all.",
+        ),
+    ],
+    run_id: Annotated[str | None, typer.Option("--id", help="The new run's id.")] = None,
+    repeat_effects: Annotated[
+        bool,
+        typer.Option("--repeat-effects", help="Make steps again that have changed something."),
+    ] = False,
+    in_process: InProcessOption = False,
+    wait: WaitOption = False,
+    no_wait: NoWaitOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Make a new run of what another one has done before a step, and go on with it."""
+    caller = caller_of(ctx)
+    with client_of(ctx) as client:
+        made = client.fork(run, step, new_id=run_id, repeat_effects=repeat_effects, by=_operator())
+        words = f"run {made.run_id} is a fork of {made.forked_from} at {step}"
+        err().lines([Text(printable(words))])
+        order = Order(
+            store=caller.url,
+            run_id=made.run_id,
+            in_process=in_process,
+            wait=not no_wait,
+            wait_if_owned=wait,
+            resume=True,
+        )
+        code, view = _execute(client, order, as_json)
+    if view:
+        _report(view, code, caller, as_json)
+        if as_json:
+            write_json(run_json(view))
+    return code
+
+
 def _execute(client: Client, order: Order, as_json: bool) -> tuple[int, RunView | None]:
     """Carry an order out and tell how it goes. Returns the exit code and the run afterwards."""
     before = look(client, order.run_id)
@@ -224,7 +280,10 @@ def _headline(view: RunView, code: int) -> Text:
         place = last_user_frame(view.traceback or "")
         why = f"{why} ({place})" if place else why
         what = f"{verb}{view.status}{reason}" + (f": {why}" if why else "")
-    return Text(f"outlast: run {printable(view.run_id)} {printable(what)}")
+    # The detail of a hold has lines of its own, a user's error has not.
+    lines = [what] if view.error else what.split("\n")
+    shown = "\n".join(map(printable, lines))
+    return Text(f"outlast: run {printable(view.run_id)} {shown}")
 
 
 def _operator() -> str:

@@ -1,8 +1,8 @@
 """The command `outlast`: its options, exit codes, and how errors look.
 
-Exit codes: 0 completed, 1 failed (or `verify`: altered), 2 wrong use, 3 held, 4 killed,
-5 waiting, 6 owned by a live process, 7 trouble with the store, 70 a bug of ours, 130 interrupted
-(Ctrl-C), 143 ended by SIGTERM.
+Exit codes: 0 completed, 1 failed (`verify`: altered; `replay`: a misfit), 2 wrong use, 3 held,
+4 killed, 5 waiting, 6 owned by a live process, 7 trouble with the store, 70 a bug of ours, 130
+interrupted (Ctrl-C), 143 ended by SIGTERM.
 """
 
 import errno
@@ -18,7 +18,7 @@ from rich.text import Text
 from typer.exceptions import TyperException
 
 from outlast import errors
-from outlast.cli import commands_act, commands_demo, commands_read
+from outlast.cli import commands_act, commands_demo, commands_read, commands_replay
 from outlast.cli.output import err, printable
 from outlast.cli.wording import Caller
 from outlast.worker.order import INTERRUPTED, USAGE
@@ -37,7 +37,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog=(
         "Exit codes: 0 completed, 1 failed, 2 wrong use, 3 held, 4 killed, 5 waiting, "
-        "6 owned by a live process, 7 store, 130 Ctrl-C, 143 SIGTERM. verify: 0 intact, 1 altered."
+        "6 owned by a live process, 7 store, 130 Ctrl-C, 143 SIGTERM. verify: 0 intact, 1 altered. "
+        "replay: 0 all runs fit, 1 some do not."
     ),
 )
 for _command in (
@@ -47,6 +48,8 @@ for _command in (
     commands_read.journal,
     commands_act.resume,
     commands_act.settle,
+    commands_act.fork,
+    commands_replay.replay,
     commands_read.verify,
     commands_demo.demo,
 ):
@@ -104,6 +107,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(error.format_message() + _help_hint(error), USAGE)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", INTERRUPTED)
+    except errors.UsageError as error:
+        said, *more = error.args or ("",)
+        return _fail(str(said), exit_code(error), list(map(str, more)))
     except errors.OutlastError as error:
         return _fail(str(error), exit_code(error))
     except OSError as error:
@@ -144,10 +150,10 @@ def _store_first(words: list[str]) -> list[str]:
     return words
 
 
-def _fail(message: str, code: int) -> int:
-    """Say what happened in one line on stderr."""
+def _fail(message: str, code: int, more: Sequence[str] = ()) -> int:
+    """Say what happened in one line on stderr; what is `more` gets lines of its own."""
     one_line = " ".join(printable(line) for line in message.split("\n") if line.strip())
-    err().lines([Text(f"outlast: {one_line}")])
+    err().lines([Text(f"outlast: {one_line}"), *(Text(printable(line)) for line in more)])
     return code
 
 

@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterator, Sequence
 
+from msgspec import DecodeError
 from rich.text import Text
 
 from outlast.api.client import Verdict
 from outlast.cli.output import columns, printable, short
 from outlast.cli.tracebacks import without_error
 from outlast.cli.wording import COLOURS, Caller, advice, clock, duration, status_text, took
+from outlast.events import RunAccepted, decode
 from outlast.records import FINAL, RunView, StepView, StoredEvent
 
 BAR = 28
@@ -81,6 +83,8 @@ def _header(view: RunView, now: float) -> Iterator[Text]:
         facts.append(f"turn t{view.turn}")
     if view.owner is not None:
         facts.append(f"executed by {view.owner}")
+    if view.forked_from is not None:
+        facts.append(f"forked from {view.forked_from} at {view.forked_at}")
     facts += [f"{key}={value}" for key, value in view.tags.items()]
     facts.append(f"trace {view.trace_id}")
     yield Text(printable(", ".join(facts)), style="dim")
@@ -123,6 +127,17 @@ def doubt(step: StepView) -> Iterator[Text]:
     }
     rows = [_cells(f"  {name}", printable(text)) for name, text in known.items() if text]
     yield from columns(rows)
+
+
+def dropped(run_id: str, since: str, steps: Sequence[StepView]) -> Iterator[Text]:
+    """What no longer counts in a run, of its steps."""
+    count = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
+    yield Text(printable(f"run {run_id}: dropped {count} from {since} on"))
+    for step in steps:
+        line = Text(printable(f"  {step.key} ({step.preview}) {step.status}"))
+        if step.attempts and step.effect not in ("read", "once"):
+            line.append(", may happen twice", style="yellow")
+        yield line
 
 
 def timeline(view: RunView, now: float, width: int | None = None) -> Iterator[Text]:
@@ -215,10 +230,26 @@ def journal_lines(events: Sequence[StoredEvent], *, cut: bool = True) -> Iterato
                 Text(event.hash.hex()[:10], style="dim"),
                 Text(printable(event.kind), style=_kind_colour(event.kind)),
                 Text(printable(event.key or "-")),
-                Text(_data(event, cut)),
+                Text(_words(event) or _data(event, cut)),
             ]
         )
     return columns(rows)
+
+
+def _words(event: StoredEvent) -> str:
+    """An operator's decision about the journal itself, in words; nothing for other events."""
+    if event.kind != RunAccepted.kind:
+        return ""
+    try:
+        accepted = decode(event.kind, event.data)
+    except DecodeError:  # an altered store is shown as it is; `outlast verify` judges it
+        return ""
+    assert isinstance(accepted, RunAccepted)
+    by = f" by {accepted.by}" if accepted.by else ""
+    return printable(
+        f"the code at hand accepted{by}: calls from {accepted.step} on (since event "
+        f"{accepted.since}) count no longer"
+    )
 
 
 def _data(event: StoredEvent, cut: bool) -> str:

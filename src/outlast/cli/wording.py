@@ -96,9 +96,15 @@ def advice(view: RunView, caller: Caller, now: float) -> list[str]:
             return []
         case "failed" | "killed":
             verb = "has failed" if view.status == "failed" else "was killed"
-            return [f"It {verb} for good. To try again, run it under another --id."]
+            last = view.steps[-1] if view.steps else None
+            step = last.key if last is not None and last.status == "failed" else "@end"
+            return [
+                f"It {verb} for good. To try again, run it under another --id. To go on with a "
+                "copy of what it has done:",
+                "  " + caller.command("fork", view.run_id, "--from", step),
+            ]
         case "held":
-            return [*_advice_for_held(view, caller), resume]
+            return [*_advice_for_held(view, caller), resume, *_or_accept(view, caller)]
         case _ if view.interrupted:
             return ["Whoever executed it is gone; nothing is lost. To go on:", resume]
         case _ if view.owner is not None:
@@ -136,3 +142,18 @@ def _advice_for_held(view: RunView, caller: Caller) -> list[str]:
         for answer in (("--done", '"TEXT"'), ("--not-done",), ("--failed", "TEXT")):
             lines.append("  " + caller.command("settle", view.run_id, step.key, *answer))
     return lines
+
+
+def _or_accept(view: RunView, caller: Caller) -> list[str]:
+    """How code that does not fit the record can be let count."""
+    if view.reason != "diverged" or view.held_at is None:
+        return []
+    return [
+        "Or drop what is recorded from that step on, and go on with the code at hand:",
+        "  " + caller.command("resume", view.run_id, "--accept-from", view.held_at),
+        "Or do so in a copy:",
+        "  " + caller.command("fork", view.run_id, "--from", view.held_at),
+        "To see every run that does not fit this code:",
+        "  " + caller.command("replay"),
+        "To let old runs keep the old way: outlast.patched(...) in the workflow.",
+    ]

@@ -1,5 +1,6 @@
 """Values to bytes and back, exactly."""
 
+from outlast.codec.classes import Moved
 from outlast.codec.decode import decode
 from outlast.codec.digest import digest
 from outlast.codec.encode import check_size, encode
@@ -12,6 +13,7 @@ from outlast.codec.walk import MAX_BYTES
 __all__ = [
     "LARGE",
     "MAX_BYTES",
+    "Moved",
     "check_size",
     "decode",
     "digest",

@@ -25,6 +25,14 @@ class Refusal(Exception):
         self.path: list[str] = []
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Moved:
+    """Among the hints for reading: what was stored as of module `old` may be in `new` now."""
+
+    old: str
+    new: str
+
+
 # Looking a class up takes longer than storing an object of it.
 _FINDABLE: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 
@@ -52,18 +60,30 @@ def find_class(name: str, hints: Sequence[object] = ()) -> type | None:
     Args:
         name: as `class_name` gives it.
         hints: annotations; every class reachable from them can be found, even if it was moved to
-            another module since.
+            another module since. And `Moved` ones, for classes that no annotation mentions.
     """
     hinted = _hinted(hints) if hints else {}
     if name in hinted:
         return hinted[name]
     module, _, qualname = name.partition(":")
+    for hint in hints:
+        if type(hint) is Moved and hint.old == module:
+            found = _in_module(hint.new, qualname)
+            if found is not None:
+                return found
+    found = _in_module(module, qualname)
+    if found is not None:
+        return found
+    same = [cls for cls in hinted.values() if cls.__qualname__ == qualname]
+    return same[0] if len(same) == 1 else None
+
+
+def _in_module(module: str, qualname: str) -> type | None:
     for namespace in _namespaces(module):
         found = _walk(namespace, qualname)
         if found is not None:
             return found
-    moved = [cls for cls in hinted.values() if cls.__qualname__ == qualname]
-    return moved[0] if len(moved) == 1 else None
+    return None
 
 
 def check_findable(cls: type, hints: Sequence[object]) -> str:

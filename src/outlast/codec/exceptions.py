@@ -2,6 +2,7 @@
 
 import traceback
 import types
+from collections.abc import Sequence
 from typing import cast
 
 import msgspec
@@ -48,18 +49,21 @@ def encode_error(exc: BaseException, fault: str) -> ErrorRecord:
     )
 
 
-def rebuild_error(record: ErrorRecord) -> Exception:
+def rebuild_error(record: ErrorRecord, *, hints: Sequence[object] = ()) -> Exception:
     """A fresh exception from a record: an equal one, or else `StepFailed` that describes it.
+
+    Args:
+        hints: see `decode`.
 
     Raises:
         Unreadable: the exception's class or a class in its args is gone.
     """
     if record.rebuild == ABSENT:
         return StepFailed(record.type, record.fault, record.message)
-    recipe = cast(Recipe, decode(record.rebuild))
+    recipe = cast(Recipe, decode(record.rebuild, hints=hints))
     try:
         name, args, inner, details, state = recipe
-        cls = find_class(name)
+        cls = find_class(name, hints)
         if cls is None or Exception not in cls.__mro__:
             raise Unreadable(
                 f"the exception class {name} is not in an imported module; import the module "

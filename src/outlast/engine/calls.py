@@ -8,6 +8,7 @@ from outlast.engine.flow import run_step
 from outlast.engine.history import key_of
 from outlast.engine.requests import Call
 from outlast.engine.scope import Scope
+from outlast.engine.sites import call_site
 from outlast.engine.spec import StepSpec
 from outlast.errors import UsageError
 
@@ -19,15 +20,20 @@ def make_call(
 
     Raises:
         TypeError: the arguments do not fit the function's signature; no position is taken.
-        NotStorable: an argument has no fingerprint; leave it out with `ignore=`.
+        NotStorable: an argument has no fingerprint; leave it out with `ignore=`, or compare none
+            with `match="name"`.
     """
     recorded = _by_name(spec, args, kwargs)
     for name in spec.unrecorded:
         recorded.pop(name, None)
-    limit = scope.run.settings.max_value_bytes
-    digest = codec.digest(recorded, where=f"arguments of step {spec.name}", limit=limit)
+    digest = ""
+    if spec.match == "arguments":
+        limit = scope.run.settings.max_value_bytes
+        digest = codec.digest(recorded, where=f"arguments of step {spec.name}", limit=limit)
     position = scope.take()
-    return Call(spec, key_of(spec.name, position), position, args, kwargs, recorded, digest)
+    # Four frames up is whoever called the decorated function.
+    key, site = key_of(spec.name, position), call_site(scope, 4)
+    return Call(spec, key, position, args, kwargs, recorded, digest, site)
 
 
 def _by_name(

@@ -39,7 +39,7 @@ def resolve_doubt(run: Run, call: Call, past: Past) -> Flow:
             run, call, past, codec.encode_error(InDoubt(call.key, doubt), "unknown-outcome")
         )
         return None
-    yield from hold(run, in_doubt(run, call, doubt, answer))
+    yield from hold(run, in_doubt(run, call, past, doubt, answer))
     return None
 
 
@@ -81,7 +81,7 @@ def _ask(
     spec = call.spec
     if spec.reconcile is None:
         return Unknown("the step has no reconcile function")
-    info = AttemptInfo(run, call.key, past.attempts, past.effect)
+    info = AttemptInfo(run, call.key, past.attempts, past.effect, variant=past.variant)
     ended = yield Body(spec.reconcile, call.args, call.kwargs, info, spec.timeout, asks=True)
     match ended:
         case Returned(Done() | NotDone() | Unknown() as answer):

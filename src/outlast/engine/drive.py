@@ -50,7 +50,10 @@ def drive_sync(flow: Generator[Request, Reply, T], run: Run) -> T:
             return cast(T, end.value)
         reply = error = None
         try:
-            reply = _perform_sync(request, run)
+            if run.dry is None:
+                reply = _perform_sync(request, run)
+            else:
+                reply = run.dry.perform_sync(request, _perform_sync)
         except (StopRun, Exception) as problem:
             reply, error = _unless_the_bodys_own(request, run, problem)
         except BaseException as leaving:
@@ -73,7 +76,10 @@ async def drive_async(flow: Generator[Request, Reply, T], run: Run) -> T:
             raise cancelled from None
         reply = error = None
         try:
-            reply = await _perform_async(request, run)
+            if run.dry is None:
+                reply = await _perform_async(request, run)
+            else:
+                reply = await run.dry.perform_async(request, _perform_async)
         except (StopRun, Exception) as problem:
             reply, error = _unless_the_bodys_own(request, run, problem)
         except asyncio.CancelledError as cancel:
@@ -88,7 +94,8 @@ def _unless_the_bodys_own(
 ) -> tuple[Reply, BaseException | None]:
     """What stops a run is thrown into its flows. A body that raises StopRun by itself, in a run
     that nobody stops, is one that failed."""
-    if isinstance(request, Body) and isinstance(problem, StopRun) and run.stop is None:
+    own = isinstance(request, Body) and isinstance(problem, StopRun) and run.stop is None
+    if own and run.dry is None:
         return Raised(UsageError("the body raised StopRun, which only outlast itself raises")), None
     return None, problem
 
@@ -149,10 +156,10 @@ def _call(request: Body) -> Ended:
 
 
 def _sleep(due: float, run: Run) -> None:
-    if not run.wait:
+    alarm = Alarm(due, run.world)
+    if not run.wait and alarm.remaining():
         _drain(run)
         run.request_stop(Asleep(due))
-    alarm = Alarm(due, run.world)
     wake = threading.Event()
     with run.watch(wake.set):
         while True:

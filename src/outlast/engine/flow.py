@@ -9,13 +9,14 @@ and a simulator or a fault injector is just another driver.
     else       open -> body -> complete, or classify -> retry or fail
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from outlast import codec, events
 from outlast.engine import holds
 from outlast.engine.doubt import apply_settlement, resolve_doubt
 from outlast.engine.ended import Ended, Returned
-from outlast.engine.history import Kind, Past
+from outlast.engine.history import Past
+from outlast.engine.holds import Asked
 from outlast.engine.outcomes import after_error, complete
 from outlast.engine.requests import (
     Body,
@@ -48,8 +49,11 @@ def run_step(run: Run, call: Call) -> Flow:
     past = run.history.at(call.position)
     if past is None:
         past = Past(call.key, call.spec.name)
+        past.variant = run.history.variant(call.key, call.digest)
     else:
-        yield from check_fit(run, past, "step", call.spec.name, call.digest, call.preview)
+        if not past.fits("step", call.spec.name, call.digest):
+            asked = Asked("step", call.spec.name, call.site, call.preview)
+            yield from hold(run, holds.misfit(run, past, asked))
         in_doubt = past.outcome is None and past.doubt is not None and _holds_doubt(call, past)
         if past.abandoned and not in_doubt:
             yield from cancelled_again(run, past)
@@ -66,22 +70,11 @@ def run_step(run: Run, call: Call) -> Flow:
         doubtful = call.key in run.open or past.doubt is not None
         yield from abandon(run, call.key, past)
         if doubtful and past.outcome is None and _holds_doubt(call, past):
-            run.request_stop(holds.in_doubt(run, call, "the workflow cancelled it", None))
+            run.request_stop(holds.in_doubt(run, call, past, "the workflow cancelled it", None))
         raise
     except Exception:
         run.closed(call.key)  # for an error of ours; a recorded one has closed the attempt
         raise
-
-
-def check_fit(
-    run: Run, past: Past, kind: Kind, name: str, digest: str, preview: Callable[[], str] = str
-) -> Flow:
-    """Hold the run if what is called is not what was recorded at this position."""
-    if past.name != name or past.kind not in (None, kind):
-        yield from hold(run, holds.other_call(run, past, kind, name))
-    if past.digest and past.digest != digest:
-        yield from hold(run, holds.other_arguments(run, past, preview()))
-    return None
 
 
 def _holds_doubt(call: Call, past: Past) -> bool:
@@ -94,9 +87,11 @@ def _recorded(run: Run, call: Call, past: Past) -> Flow:
     outcome = past.outcome
     try:
         if isinstance(outcome, events.StepCompleted):
-            return codec.decode(bytes(outcome.value), hints=(return_hint(call.spec.fn),))
+            hints = (return_hint(call.spec.fn), *run.history.moved)
+            return codec.decode(bytes(outcome.value), hints=hints)
         assert isinstance(outcome, events.StepFailed)
-        error, traceback = codec.rebuild_error(outcome.error), outcome.error.traceback
+        error = codec.rebuild_error(outcome.error, hints=run.history.moved)
+        traceback = outcome.error.traceback
     except Unreadable as problem:
         yield from hold(run, holds.unreadable(run, f"the result of step {call.key}: {problem}"))
     if traceback:
@@ -133,12 +128,14 @@ def _attempt(run: Run, call: Call, past: Past) -> Generator[Request, Reply, Ende
         yield Write((Entry(decided, call.key),), "open")
         yield from hold(run, holds.denied(run, call, verdict))
     deadline = None if spec.timeout is None else run.world.wall() + spec.timeout
-    info = AttemptInfo(run, call.key, number, spec.effect, deadline)
+    info = AttemptInfo(run, call.key, number, spec.effect, deadline, past.variant)
     started = events.StepStarted(
         attempt=number,
         effect=spec.effect,
         digest=call.digest,
         preview=call.preview(),
+        site="" if call.site is None else call.site.short,
+        variant=past.variant,
     )
     run.opened(info)
     # Now: the caller may be cancelled while the opening is written.

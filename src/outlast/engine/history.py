@@ -7,17 +7,19 @@ position belong together: `think#7.t3.1`.
 
 import math
 import re
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
 
-from outlast import events
+from outlast import cuts, events
+from outlast.codec import Moved
 from outlast.events import Event
-from outlast.records import Effect, StoredEvent
+from outlast.records import Effect, Source, StoredEvent
 
-TURNS = "turns"
+TURNS = cuts.TURNS
 """The name in the key of a turn loop."""
 
 RESERVED = frozenset({TURNS, "now", "sleep"})
@@ -52,6 +54,7 @@ class Past:
 
     Attributes:
         kind: what was called; None if it was cancelled before that was written.
+        preview: the arguments as a short text; `site`: file and line of the call. Words only.
         attempts: attempts opened; `failures` of them ended with an error of their own.
         effect: what the latest attempt was opened as, whatever the code says since. Only one that
             was opened as `once` leaves a doubt.
@@ -61,6 +64,7 @@ class Past:
         longest: how long the wait for `retry_at` or `due` was to be when it was set.
         outcome: the final event, if there is one; `order` is its sequence number, or that of the
             cancellation.
+        variant: see `events.StepStarted`.
         doubt: why it is not known whether a `once` attempt took effect.
         error: what the attempt in doubt raised; None if its process ended or it was cancelled.
         settled: an operator's decision that the workflow has not seen yet.
@@ -73,9 +77,12 @@ class Past:
     name: str
     kind: Kind | None = None
     digest: str = ""
+    preview: str = ""
+    site: str = ""
     attempts: int = 0
     failures: int = 0
     effect: Effect = "assumed"
+    variant: int = 0
     open: bool = False
     crashes: int = 0
     retry_at: float | None = None
@@ -91,6 +98,11 @@ class Past:
     patience: float = 0.0
     consumed: bool = False
 
+    def fits(self, kind: Kind, name: str, digest: str = "") -> bool:
+        """Whether a call that the code makes here is the recorded one."""
+        same = self.name == name and self.kind in (None, kind)
+        return same and (self.digest == digest or not self.digest or not digest)
+
     def cut_off(self, why: str) -> None:
         """The open attempt ended without telling how."""
         self.open = False
@@ -100,12 +112,28 @@ class Past:
 
 @dataclass(slots=True)
 class History:
-    """All calls of a run so far, by position, and what is saved of each turn loop."""
+    """All calls of a run so far, by position, and what is saved of each turn loop.
+
+    Attributes:
+        patches: what `outlast.patched` answers, by name; `asking`: held while one is added.
+        dropped: variants of dropped steps (`cuts`), by key and fingerprint of the arguments.
+        accepted: number of the last event that dropped something.
+        inherited, seed: patience of copied cancellations, and what random values follow from, in a
+            fork; see `events.Forked`.
+        moved: the modules in which the workflow was once found, for the classes defined there.
+    """
 
     calls: dict[str, Past] = field(default_factory=dict)
     turns: dict[str, list[events.TurnSaved]] = field(default_factory=dict)
+    patches: dict[str, bool] = field(default_factory=dict)
+    asking: threading.Lock = field(default_factory=threading.Lock, compare=False)
+    moved: tuple[Moved, ...] = ()
+    dropped: dict[str, dict[str, int]] = field(default_factory=dict)
+    accepted: int = 0
     claims_without_progress: int = 0
     claimed_at: float = 0.0
+    inherited: float = 0.0
+    seed: str | None = None
     _left: dict[str, set[str]] | None = None  # positions not asked for, by all of their prefixes
 
     def at(self, position: str) -> Past | None:
@@ -137,6 +165,15 @@ class History:
         for part in _prefixes(position):
             left[part].discard(position)
 
+    def variant(self, key: str, digest: str) -> int:
+        """For a step that is not recorded: with other arguments than a dropped one had under this
+        key it gets an idempotency key of its own. Under the old one it would be refused outside,
+        or answered with the old result."""
+        used = self.dropped.get(key)
+        if used is None:
+            return 0
+        return used.get(digest, max(self.accepted, 1 + max(used.values())))
+
     def orders(self) -> list[int]:
         """Sequence numbers of all outcomes and cancellations, ascending: the order in which the
         workflow learnt of them."""
@@ -154,20 +191,42 @@ def build(rows: Iterable[StoredEvent]) -> History:
         msgspec.DecodeError, KeyError: an event cannot be read.
     """
     history = History()
+    sources: list[Source | None] = []
+    rows, dropped = cuts.split(rows)
+    for row in dropped:
+        started = events.decode(row.kind, row.data)
+        if isinstance(started, events.StepStarted) and row.key is not None:
+            history.dropped.setdefault(row.key, {})[started.digest] = started.variant
     for row in rows:
         event = events.decode(row.kind, row.data)
         if row.key is not None:
             _add(history, row.key, row.seq, row.at, event)
+        elif isinstance(event, events.RunCreated):
+            if event.forked is not None:
+                history.inherited, history.seed = event.forked.patience, event.forked.seed
+                sources += event.forked.sources
+            sources.append(event.source)
         elif isinstance(event, events.RunClaimed):
+            sources.append(event.source)
             history.claimed_at = row.at
             history.claims_without_progress += event.crash
-        elif isinstance(event, events.RunResumed):
+        elif isinstance(event, events.RunPatched):
+            history.patches.setdefault(event.name, event.active)
+        elif isinstance(event, events.RunResumed | events.RunAccepted):
+            if isinstance(event, events.RunAccepted):
+                history.accepted = row.seq
             history.claims_without_progress = 0
             for past in history.calls.values():
                 past.crashes = 0
+    history.moved = _moves([source.module for source in sources if source is not None])
     _add_loops(history)
     _drop_skipped_turns(history)
     return history
+
+
+def _moves(modules: list[str]) -> tuple[Moved, ...]:
+    """From each module that the workflow was in to the one that it is in now."""
+    return tuple(Moved(old, modules[-1]) for old in dict.fromkeys(modules) if old != modules[-1])
 
 
 def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
@@ -184,14 +243,15 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
     match event:
         case events.StepStarted():
             past.kind = "step"
+            past.preview, past.site = event.preview, event.site
             past.digest, past.attempts, past.open = event.digest, event.attempt, True
-            past.effect = event.effect
+            past.effect, past.variant = event.effect, event.variant
             past.doubt = past.error = past.settled = None
         case events.TimerSet():
-            past.kind = "timer"
+            past.kind, past.site = "timer", event.site
             past.digest, past.due, past.longest = event.digest, event.due, event.due - at
         case events.ValueRecorded():
-            past.kind = "value"
+            past.kind, past.site = "value", event.site
             _close(past, event, seq)
             history.claims_without_progress = 0
         case events.StepCompleted() | events.TimerFired():
@@ -216,7 +276,7 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
             if past.open:
                 past.cut_off("the workflow cancelled it")
             past.abandoned, past.order = True, seq
-            past.patience = at - history.claimed_at
+            past.patience = at - history.claimed_at if history.claimed_at else history.inherited
         case events.StepReconciled() if event.answer == "not-done":
             past.doubt = past.error = None
         case events.StepReconciled() if past.settled is not None:
@@ -246,7 +306,9 @@ def _add_loops(history: History) -> None:
     in its turns tells of it, even before a turn was saved."""
     inside = [p[: m.start()] for p in history.calls for m in _TURN.finditer(p)]
     for loop in (*history.turns, *inside):
-        history.calls.setdefault(loop, Past(key_of(TURNS, loop), TURNS, "loop"))
+        saved = history.turns.get(loop, [])
+        site = next((event.site for event in saved if event.site), "")
+        history.calls.setdefault(loop, Past(key_of(TURNS, loop), TURNS, "loop", site=site))
 
 
 def _drop_skipped_turns(history: History) -> None:

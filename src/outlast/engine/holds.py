@@ -1,8 +1,15 @@
 """Why a run is held, in words: what happened, to which step, and what lets the run go on."""
 
+import shlex
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from outlast import codec
 from outlast.engine.history import Kind, Past
 from outlast.engine.requests import Call
 from outlast.engine.run import Run
+from outlast.engine.sites import Site, raise_site
 from outlast.engine.spec import WorkflowSpec
 from outlast.engine.stop import Hold
 from outlast.journal import idempotency_key
@@ -10,32 +17,65 @@ from outlast.policy.gate import Deny
 from outlast.records import StoredEvent, Unknown
 
 
-def other_call(run: Run, past: Past, kind: Kind, name: str) -> Hold:
-    """The code calls something else than what is recorded at this position."""
-    recorded, called = past.key, name
-    if past.name == name:
-        recorded, called = f"{past.kind} {past.key}", f"the {kind} {name}"
-    return _diverged(run, past, f"the journal has {recorded}, the code now calls {called}")
+class Asked(Struct, frozen=True):
+    """What the code calls where something else is recorded. `preview` makes a short text of its
+    arguments."""
+
+    kind: Kind
+    name: str
+    site: Site | None
+    preview: Callable[[], str] = str
 
 
-def other_arguments(run: Run, past: Past, preview: str) -> Hold:
-    """The code calls what is recorded at this position, but not with the same arguments."""
-    said = f"{past.key} was recorded with other arguments than the code passes now ({preview})"
-    return _diverged(run, past, said)
+def misfit(run: Run, past: Past, asked: Asked) -> Hold:
+    """The code does not call what is recorded at this position, or with other arguments."""
+    if past.fits(asked.kind, asked.name):
+        said = f"{past.key} was recorded with other arguments than the code passes now"
+        if past.preview == asked.preview():
+            said += " (the difference is not in what is shown here)"
+        return _diverged(run, past, said, _asked(asked))
+    recorded, called = past.key, asked.name
+    if past.name == asked.name:
+        recorded, called = f"{past.kind} {past.key}", f"the {asked.kind} {asked.name}"
+    said = f"the journal has {recorded}, the code now calls {called}"
+    return _diverged(run, past, said, _asked(asked))
 
 
 def not_cancelled(run: Run, past: Past) -> Hold:
     """The code now waits for a call that it cancelled when the call was recorded."""
     said = f"{past.key} was recorded as cancelled, and the code now waits for it"
-    return _diverged(run, past, said)
+    return _diverged(run, past, said, "the code waits for it")
 
 
-def _diverged(run: Run, past: Past, said: str) -> Hold:
-    return Hold(
-        "diverged",
-        f"the code does not fit the run's journal: {said}; the call was not executed",
-        f"Bring back the code that the run started with, then: outlast resume {run.run_id}",
-        past.key,
+def _diverged(run: Run, past: Past, said: str, now: str) -> Hold:
+    """The hold that shows both sides."""
+    detail = (
+        f"the code does not fit the run's journal: {said}; the call was not executed\n"
+        f"  recorded: {_side(past.key, past.site, past.preview)}\n"
+        f"  now:      {now}"
+    )
+    return Hold("diverged", detail, _ways_on(run, past.key), past.key)
+
+
+def _asked(asked: Asked) -> str:
+    return _side(asked.name, asked.site.full if asked.site else "", asked.preview())
+
+
+def _side(what: str, where: str, preview: str) -> str:
+    """A call in words, such as `think#1 at desk.py:41 with n=2`."""
+    return what + (f" at {where}" if where else "") + (f" with {preview}" if preview else "")
+
+
+def _ways_on(run: Run, key: str) -> str:
+    """The commands that help with a divergence at a call, a line each."""
+    run_id, step = shlex.quote(run.run_id), shlex.quote(key)
+    return (
+        f"Bring back the code that fits, then: outlast resume {run_id}\n"
+        f"Go on with this code, dropping what is recorded from {key} on: "
+        f"outlast resume {run_id} --accept-from {step}\n"
+        f"The same on a copy of the run: outlast fork {run_id} --from {step}\n"
+        "See every run that does not fit this code: outlast replay\n"
+        "Keep the old way for old runs: outlast.patched(...) in the workflow, then resume"
     )
 
 
@@ -81,7 +121,7 @@ def denied(run: Run, call: Call, verdict: Deny) -> Hold:
     )
 
 
-def in_doubt(run: Run, call: Call, doubt: str, answer: Unknown | None) -> Hold:
+def in_doubt(run: Run, call: Call, past: Past, doubt: str, answer: Unknown | None) -> Hold:
     """Nobody can tell whether a `once` step took effect. `answer` is None if its reconcile function
     was not asked."""
     if call.spec.reconcile is None:
@@ -93,7 +133,7 @@ def in_doubt(run: Run, call: Call, doubt: str, answer: Unknown | None) -> Hold:
     return Hold(
         "in-doubt",
         f"step {call.key} ({call.preview()}) may or may not have happened: {doubt}. "
-        f"Idempotency key {idempotency_key(run.row.uid, call.key)}. {said}",
+        f"Idempotency key {idempotency_key(run.row.uid, call.key, past.variant)}. {said}",
         f"Look outside, then: outlast settle {run.run_id} '{call.key}' --done JSON | --not-done | "
         "--failed TEXT",
         call.key,
@@ -134,15 +174,20 @@ def _stuck(run: Run, what: str, key: str | None) -> Hold:
 def ended_early(run: Run, problem: Exception | None) -> Hold:
     """The workflow returned or raised without asking for all that is recorded."""
     left = run.history.unconsumed()
-    how = (
-        "returned" if problem is None else f"raised {type(problem).__name__}: {problem}, and ended"
-    )
+    first, count = left[0], f"{len(left)} recorded call{'' if len(left) == 1 else 's'}"
+    if problem is None:
+        how, now = "returned", "the workflow returns"
+    else:
+        message = " ".join(codec.encode_error(problem, "workflow").message.split())
+        error, site = f"{type(problem).__name__}: {message[:200]}", raise_site(problem)
+        how, now = f"raised {error}, and ended", _side(error, site.full if site else "", "")
     return Hold(
         "diverged",
-        f"the workflow {how} without asking for {len(left)} recorded calls, the first is "
-        f"{left[0].key}",
-        f"Bring back what the run started with, then: outlast resume {run.run_id}",
-        left[0].key,
+        f"the workflow {how} without asking for {count}, the first is {first.key}\n"
+        f"  recorded: {_side(first.key, first.site, first.preview)}\n"
+        f"  now:      {now}",
+        _ways_on(run, first.key),
+        first.key,
     )
 
 

@@ -118,20 +118,22 @@ async def release(run: Run, why: str) -> None:
     await run.store.awrite(item, durable=True)
 
 
-def _enter(run: Run) -> None:
+def _enter(run: Run) -> Scope:
     """From here on this context is workflow code of the run, even if a step of another one began
     it: its calls are recorded."""
-    SCOPE.set(Scope(run))
+    scope = Scope(run)
+    SCOPE.set(scope)
     ATTEMPT.set(None)
+    return scope
 
 
 async def _root(run: Run, spec: WorkflowSpec) -> Ended:
-    _enter(run)
+    scope = _enter(run)
     try:
         if run.stop is not None:
             return Stopped()
         args, kwargs = arguments(run, spec)
-        result = spec.fn(*args, **kwargs)
+        result = scope.coro = spec.fn(*args, **kwargs)
         return Returned(await result if inspect.isawaitable(result) else result)
     except StopRun:
         return Stopped()
@@ -189,7 +191,7 @@ def arguments(run: Run, spec: WorkflowSpec) -> tuple[tuple[object, ...], dict[st
     """
     hints = tuple(p.annotation for p in spec.signature.parameters.values())
     try:
-        stored = codec.decode(run.args, hints=(*hints, spec.fn))
+        stored = codec.decode(run.args, hints=(*hints, spec.fn, *run.history.moved))
     except Unreadable as problem:
         run.request_stop(unreadable(run, f"its arguments: {problem}"))
         raise StopRun(run.stop) from None

@@ -61,19 +61,25 @@ def prepare(
         return got
     assert isinstance(got, Claimed)
     run = Run(got.row, got.args, History(), store, settings, wait=wait, gate=gate)
-    if got.created:
-        return run
+    if not got.created:
+        yield from recall(run, got)
+    return run
+
+
+def recall(run: Run, got: Claimed) -> Generator[Commit | Load, object, None]:
+    """Read what a run has done and note what its last owner left open. If something is wrong with
+    that, the run is asked to stop."""
     try:
         rows, damaged = cast(Loaded, (yield Load(run.run_id, got.loop, got.loop_since)))
         if damaged is not None:
             run.request_stop(altered(run, damaged))
-            return run
+            return
         created = events.decode(rows[0].kind, rows[0].data) if rows else None
         if not isinstance(created, events.RunCreated) or row_differs(got.row, got.args, created):
             run.request_stop(
                 unreadable(run, "its row differs from what run.created says: it was altered")
             )
-            return run
+            return
         run.history = build(rows)
         interrupted = _interruptions(run.history, crash=got.crash)
         if interrupted:
@@ -82,9 +88,8 @@ def prepare(
         run.request_stop(Broken(problem))  # the run is ours already, so it is to be released
     except (msgspec.DecodeError, KeyError) as problem:
         run.request_stop(unreadable(run, f"its journal cannot be read: {problem!r}"))
-    if run.history.claims_without_progress >= settings.max_crashes:
+    if run.history.claims_without_progress >= run.settings.max_crashes:
         run.request_stop(_died_too_often(run))
-    return run
 
 
 def prepare_sync(preparation: Preparation, store: Store) -> Run | Refused:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from outlast import codec
 from outlast.engine.ended import Ended
 from outlast.engine.run import AttemptInfo
+from outlast.engine.sites import Site
 from outlast.engine.spec import StepSpec
 from outlast.events import Event
 from outlast.journal import Becomes, Entry
@@ -103,7 +104,7 @@ class Cancelled(BaseException):
 
 class Call(Struct, frozen=True):
     """One call of a step: where it stands, and with what. `digest` is the fingerprint of the
-    arguments that are recorded."""
+    arguments that are recorded; empty if they are not compared."""
 
     spec: StepSpec
     key: str
@@ -112,6 +113,7 @@ class Call(Struct, frozen=True):
     kwargs: Mapping[str, object]
     recorded: Mapping[str, object]
     digest: str
+    site: Site | None = None
 
     def preview(self) -> str:
         """The recorded arguments as a short text."""

@@ -3,7 +3,7 @@
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from outlast.engine.order import Sequencer
+    from outlast.engine.requests import Reply, Request
 
 
 class OverdueBody(Protocol):
@@ -40,11 +41,24 @@ class OverdueBody(Protocol):
     def is_alive(self) -> bool: ...
 
 
+class Dry(Protocol):
+    """Performs the requests of a run in which nothing may be executed or written; see replay.py."""
+
+    def perform_sync(self, request: "Request", live: "Callable[[Request, Run], Reply]") -> "Reply":
+        """`live`, which is what the driver does otherwise, is fit for some requests."""
+        ...
+
+    async def perform_async(
+        self, request: "Request", live: "Callable[[Request, Run], Awaitable[Reply]]"
+    ) -> "Reply": ...
+
+
 class AttemptInfo(Struct, frozen=True):
     """The attempt whose body runs now.
 
     Attributes:
         deadline: when it times out, in seconds since the epoch; None without a timeout.
+        variant: see `events.StepStarted`.
     """
 
     run: "Run"
@@ -52,11 +66,12 @@ class AttemptInfo(Struct, frozen=True):
     number: int
     effect: Effect
     deadline: float | None = None
+    variant: int = 0
 
     @property
     def idempotency_key(self) -> str:
         """Under which the step's effect is known outside."""
-        return idempotency_key(self.run.row.uid, self.key)
+        return idempotency_key(self.run.row.uid, self.key, self.variant)
 
 
 class Run:
@@ -87,6 +102,7 @@ class Run:
         self.settings = settings
         self.wait = wait
         self.gate = gate
+        self.dry: Dry | None = None
         self.stop: Stop | None = None
         self._stopped_at = 0.0  # by the boot clock
         self._lease_end = 0.0  # by the boot clock

@@ -13,6 +13,7 @@ from itertools import count
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
+from outlast.engine.sites import Site, call_site
 from outlast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,12 +46,19 @@ class _Frame:
 
 
 class Scope:
-    """One task of a run. Turn loops push a frame, so that numbers start anew in each turn."""
+    """One task of a run. Turn loops push a frame, so that numbers start anew in each turn.
 
-    __slots__ = ("_frames", "run")
+    Attributes:
+        coro: what the task runs; None in plain code.
+        site: where the task was created; None for the workflow's own.
+    """
 
-    def __init__(self, run: "Run", prefix: str = "") -> None:
+    __slots__ = ("_frames", "coro", "run", "site")
+
+    def __init__(self, run: "Run", prefix: str = "", site: Site | None = None) -> None:
         self.run = run
+        self.site = site
+        self.coro: object = None
         self._frames = [_Frame(prefix, None)]
 
     @property
@@ -76,7 +84,8 @@ class Scope:
     def child(self) -> "Scope":
         """The scope of a task that is created now."""
         frame = self._frames[-1]
-        return Scope(self.run, f"{frame.prefix}s{next(frame.children)}.")
+        site = call_site(self, 2)
+        return Scope(self.run, f"{frame.prefix}s{next(frame.children)}.", site)
 
     def enter_turn(self, loop: str, turn: int) -> None:
         """Start numbering for one turn of the loop at position `loop`."""
@@ -159,6 +168,7 @@ class _ScopingFactory:
             return self._make(loop, coro, context, options)
         _refuse_any_order(coro)
         child = scope.child()
+        child.coro = coro
         here.run(SCOPE.set, child)
         task = self._make(loop, coro, here, options)
         scope.run.tasks[task] = child.prefix

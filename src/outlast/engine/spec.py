@@ -13,6 +13,9 @@ from outlast.records import Effect
 
 OnDoubt = Literal["hold", "raise"]
 
+Match = Literal["arguments", "name"]
+"""What of a call must be as it was recorded, besides its position and its kind."""
+
 LARGEST_VALUE = 512 * 1024 * 1024
 """Beyond it `max_value_bytes` cannot be set: a row of a database takes about 1 GB."""
 
@@ -68,6 +71,7 @@ class StepSpec:
     not_done: tuple[type[BaseException], ...] = ()
     unrecorded: frozenset[str] = frozenset()
     secret: frozenset[str] = frozenset()
+    match: Match = "arguments"
     reconcile: Callable[..., object] | None = None
     parameters: tuple[str, ...] | None = field(init=False)
     """Their names, if all of them can be given by position."""

@@ -6,23 +6,26 @@ earlier turns are not replayed, and what stands around the loop is.
 """
 
 import asyncio
-from collections.abc import Generator, Iterator, Sequence
+import sys
+from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
+from types import CodeType, FrameType
 from typing import Generic, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from outlast import codec
 from outlast.engine.deltas import TurnState, replayed
 from outlast.engine.drive import drive_async, drive_sync
-from outlast.engine.flow import check_fit
 from outlast.engine.history import TURNS, key_of
-from outlast.engine.holds import unreadable
+from outlast.engine.holds import Asked, misfit, unreadable
 from outlast.engine.order import PASSES
 from outlast.engine.requests import Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.scope import Scope
+from outlast.engine.sites import Site, call_site
 from outlast.engine.stop import Hold
 from outlast.engine.stopping import hold
+from outlast.engine.watch import Watch, watch
 from outlast.errors import Unreadable, UsageError
 from outlast.journal import Entry
 
@@ -39,6 +42,7 @@ class Turns(Generic[S]):
         fields: Sequence[str],
         hints: dict[str, object],
         limit: int | None,
+        made_in: CodeType,
     ) -> None:
         self._scope = scope
         self._run = scope.run
@@ -46,35 +50,41 @@ class Turns(Generic[S]):
         self._fields = fields
         self._hints = hints
         self._limit = limit
+        self._made_in = made_in
+        self._watch: Watch | None = None
         self._loop: str | None = None
+        self._site: Site | None = None
         self._turn = 0
         self._state = TurnState()
 
     # One algorithm (`_advance`), two drivers, as for steps.
 
     def __iter__(self) -> Iterator[S]:
-        self._start()
+        self._start(sys._getframe(1))
         return self
 
     def __next__(self) -> S:
         if self._loop is None:
             raise UsageError("iterate over outlast.turns(...) with `for` or `async for`")
         self._refuse_outliving()
-        if drive_sync(self._advance(), self._run):
+        if drive_sync(self._advance(self._look(sys._getframe(1))), self._run):
             return self._record
         raise StopIteration
 
     def __aiter__(self) -> "Turns[S]":
-        self._start()
+        self._start(sys._getframe(1))
         return self
 
-    async def __anext__(self) -> S:
+    def __anext__(self) -> Coroutine[None, None, S]:
         if self._loop is None:
             raise UsageError("iterate over outlast.turns(...) with `for` or `async for`")
+        return self._next(self._look(sys._getframe(1)))  # the caller's frame is at hand only here
+
+    async def _next(self, held: Mapping[str, object]) -> S:
         if self._turn >= 0:
             await self._tasks_ended()
         self._refuse_outliving()
-        if await drive_async(self._advance(), self._run):
+        if await drive_async(self._advance(held), self._run):
             return self._record
         raise StopAsyncIteration
 
@@ -84,7 +94,10 @@ class Turns(Generic[S]):
         if getattr(self, "_loop", None) is not None:
             self._scope.leave_loop(str(self._loop))
 
-    def _start(self) -> None:
+    def _look(self, frame: FrameType) -> Mapping[str, object]:
+        return {} if self._watch is None else self._watch.look(frame)
+
+    def _start(self, frame: FrameType) -> None:
         if self._loop is not None:
             raise UsageError("outlast.turns(...) can be iterated once; call it again instead")
         self._run.check()
@@ -93,17 +106,19 @@ class Turns(Generic[S]):
                 f"run {self._run.run_id}: a loop over outlast.turns inside another one is not "
                 "durable; put both states into one record, or make the inner loop a step"
             )
+        self._watch = watch(self._run.run_id, frame, self._made_in, self._record)
         self._loop = self._scope.take()
+        self._site = call_site(self._scope)
         self._turn = -1
 
-    def _advance(self) -> Generator[Request, Reply, bool]:
-        """Go to the next turn; False if there is none."""
+    def _advance(self, held: Mapping[str, object]) -> Generator[Request, Reply, bool]:
+        """Go to the next turn; False if there is none. `held`: locals around the loop."""
         run, loop = self._run, str(self._loop)
         run.check()
         if self._turn < 0:
             past = run.history.at(loop)
-            if past is not None:
-                yield from check_fit(run, past, "loop", TURNS, "")
+            if past is not None and not past.fits("loop", TURNS):
+                yield from hold(run, misfit(run, past, Asked("loop", TURNS, self._site)))
             self._turn = 0
             if loop in run.history.turns:
                 self._state = replayed(run.history.turns[loop])
@@ -113,6 +128,8 @@ class Turns(Generic[S]):
             if self._limit is not None and self._turn >= self._limit:
                 self._scope.leave_loop(loop)
                 return False
+            if self._watch is not None:
+                self._watch.check(held, self._turn - 1)
             yield from self._save()
         if self._limit is not None and self._turn >= self._limit:
             self._scope.leave_loop(loop)
@@ -136,6 +153,8 @@ class Turns(Generic[S]):
             self._run.settings.max_value_bytes,
         )
         event = self._state.advance(self._turn, data)
+        if event.full and self._site is not None:
+            event = structs.replace(event, site=self._site.short)
         entry = Entry(event, key_of(TURNS, str(self._loop)))
         yield Write((entry,), "open", durable=False, at_once=True)
         for name, change in event.fields.items():
@@ -161,15 +180,18 @@ class Turns(Generic[S]):
         # Past validators and converters: the value was once assigned by the workflow, and between
         # two of these assignments the record may be in a state that a validator refuses.
         put = setattr if isinstance(self._record, Struct) else object.__setattr__
-        put(self._record, name, codec.decode(data, hints=(self._hints.get(name),)))
+        put(self._record, name, codec.decode(data, hints=self._hints_of(name)))
 
     def _set_tail(self, name: str, data: bytes) -> None:
         """What was appended to a list, in its stored form; what stood before it is unchanged. The
         end of a text is the same in both forms."""
         value = getattr(self._record, name)
         if isinstance(value, list):
-            tail = cast(list[object], codec.decode(data, hints=(self._hints.get(name),)))
+            tail = cast(list[object], codec.decode(data, hints=self._hints_of(name)))
             value[-len(tail) :] = tail
+
+    def _hints_of(self, name: str) -> tuple[object, ...]:
+        return (self._hints.get(name), *self._run.history.moved)
 
     async def _tasks_ended(self) -> None:
         """Let tasks end that are about to."""

@@ -7,25 +7,29 @@ from msgspec import Raw
 
 from outlast import codec, events
 from outlast.engine.drive import drive_async, drive_sync
-from outlast.engine.flow import check_fit, wait_until
+from outlast.engine.flow import wait_until
 from outlast.engine.history import Past, key_of
+from outlast.engine.holds import Asked, misfit
 from outlast.engine.requests import Cancelled, Deliver, Flow, Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.scope import Scope
-from outlast.engine.stopping import abandon, cancelled_again
+from outlast.engine.sites import Site, call_site
+from outlast.engine.stopping import abandon, cancelled_again, hold
 from outlast.journal import Entry
 
 T = TypeVar("T")
 
 
-def run_sleep(run: Run, position: str, seconds: float) -> Flow:
+def run_sleep(run: Run, position: str, seconds: float, site: Site | None) -> Flow:
     """A timer: set once, due at the same time in every later life of the run."""
     run.check()
     key = key_of("sleep", position)
     digest = codec.digest(seconds)
     past = run.history.at(position)
     if past is not None:
-        yield from check_fit(run, past, "timer", "sleep", digest, lambda: f"{seconds:g} s")
+        if not past.fits("timer", "sleep", digest):
+            asked = Asked("timer", "sleep", site, lambda: f"{seconds:g} s")
+            yield from hold(run, misfit(run, past, asked))
         if past.abandoned:
             yield from cancelled_again(run, past)
     else:
@@ -37,7 +41,8 @@ def run_sleep(run: Run, position: str, seconds: float) -> Flow:
         if past.due is None:
             past.due = run.world.wall() + seconds
             run.dues[key] = past.due
-            set_ = events.TimerSet(name="sleep", due=past.due, digest=digest)
+            where = "" if site is None else site.short
+            set_ = events.TimerSet(name="sleep", due=past.due, digest=digest, site=where)
             yield Write((Entry(set_, key),), "open")
         yield from wait_until(run, key, past.due, past.longest)
         run.check()
@@ -55,22 +60,48 @@ def recorded_value(scope: Scope, name: str, compute: Callable[[], object]) -> ob
     journal, and a commit that reaches the disk takes all earlier ones along.
     """
     run = scope.run
-    position = scope.take()
-    return drive_sync(_recorded_value(run, position, name, compute), run)
+    position, site = scope.take(), call_site(scope, 2)
+    return drive_sync(_recorded_value(run, position, name, compute, site), run)
 
 
-def _recorded_value(run: Run, position: str, name: str, compute: Callable[[], object]) -> Flow:
+def _recorded_value(
+    run: Run, position: str, name: str, compute: Callable[[], object], site: Site | None
+) -> Flow:
     run.check()
     past = run.history.at(position)
     if past is not None:
-        yield from check_fit(run, past, "value", name, "")
+        if not past.fits("value", name):
+            yield from hold(run, misfit(run, past, Asked("value", name, site)))
         assert isinstance(past.outcome, events.ValueRecorded)
         yield Deliver(past.order)
         return codec.decode(bytes(past.outcome.value))
     data = codec.encode(compute())
-    event = events.ValueRecorded(name=name, value=Raw(data))
+    where = "" if site is None else site.short
+    event = events.ValueRecorded(name=name, value=Raw(data), site=where)
     yield Write((Entry(event, key_of(name, position)),), "open", durable=False)
     return codec.decode(data)
+
+
+def patched(scope: Scope, name: str) -> bool:
+    """One answer for a run and a name, recorded when it is first asked for. See `outlast.patched`.
+
+    It takes no position: asking, or no longer asking, shifts no call.
+    """
+    history = scope.run.history
+    scope.run.check()
+    with history.asking:  # threads of one run may ask at once
+        if name not in history.patches:
+            drive_sync(_patched(scope.run, name), scope.run)
+        return history.patches[name]
+
+
+def _patched(run: Run, name: str) -> Flow:
+    """The new code may be taken if nothing that is recorded is left to be repeated: nothing can
+    contradict it then."""
+    active = not run.history.unconsumed()
+    yield Write((Entry(events.RunPatched(name, active)),), "open", durable=False)
+    run.history.patches[name] = active
+    return None
 
 
 class Pending(Generic[T]):

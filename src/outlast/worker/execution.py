@@ -217,10 +217,14 @@ def new_run(
         workflow=spec.name,
         args=codec.pack(data),
         digest=codec.digest(values, where=where, limit=limit),
-        source=_source(spec.fn, spec.module),
+        source=source_of(spec.fn, spec.module),
         tags=dict(tags),
         preview=codec.preview(values),
     )
+
+
+MAX_RUN_ID = 200
+"""Characters that a run id may have."""
 
 
 def check_run_id(run_id: str) -> None:
@@ -232,7 +236,7 @@ def check_run_id(run_id: str) -> None:
     """
     fine = (
         isinstance(run_id, str)
-        and 0 < len(run_id) <= 200
+        and 0 < len(run_id) <= MAX_RUN_ID
         and run_id.isprintable()
         and run_id == run_id.strip()
         and run_id[0] not in "@-"
@@ -245,10 +249,10 @@ def check_run_id(run_id: str) -> None:
 
 
 @cache
-def _source(fn: Callable[..., object], module: str) -> Source | None:
+def source_of(fn: Callable[..., object], module: str) -> Source | None:
     """Where to find the workflow again; None if it has no place of its own."""
     qualname = fn.__qualname__
-    if "<locals>" in qualname:
+    if "<locals>" in qualname or not module:
         return None
     file = inspect.getsourcefile(inspect.unwrap(fn))
     if module == "__main__":
@@ -283,4 +287,5 @@ def _claim(plan: Plan, opened: OpenStore, owner: Identity) -> Claim:
         own_claims=opened.heart.claims,
         create=None if plan.new is None else creation(plan.new, opened),
         resume=plan.resume,
+        source=source_of(plan.spec.fn, plan.spec.module),
     )

@@ -82,11 +82,11 @@ def result_of_row(store: Store, row: RunRow, spec: WorkflowSpec | None) -> objec
         case "completed":
             event = _last(store, run_id, "run.completed")
             assert isinstance(event, events.RunCompleted)
-            return _decode(bytes(event.result), run_id, spec)
+            return _decode(bytes(event.result), run_id, spec, _moved(row, spec))
         case "failed":
             failed = _last(store, run_id, "run.failed")
             assert isinstance(failed, events.RunFailed)
-            raise _failed(run_id, failed) from _cause(failed)
+            raise _failed(run_id, failed) from _cause(failed, _moved(row, spec))
         case "held":
             held = _last(store, run_id, "run.held")
             fix = held.fix if isinstance(held, events.RunHeld) else ""
@@ -97,6 +97,13 @@ def result_of_row(store: Store, row: RunRow, spec: WorkflowSpec | None) -> objec
             raise RunWaiting(run_id, row.due_at, _waiting_text(run_id, row.due_at))
         case _:
             raise UsageError(f"run {run_id} is {row.status}; go on with: outlast resume {run_id}")
+
+
+def _moved(row: RunRow, spec: WorkflowSpec | None) -> tuple[codec.Moved, ...]:
+    """The workflow's module, if it is another one than that of the process that ended the run."""
+    if row.source is None or spec is None:
+        return ()
+    return (codec.Moved(row.source.module, spec.module),)
 
 
 def _waiting_text(run_id: str, due: float | None) -> str:
@@ -123,16 +130,18 @@ def _failed(run_id: str, event: events.RunFailed) -> RunFailed:
     return RunFailed(run_id, f"run {run_id} failed: {error.type}: {error.message}")
 
 
-def _cause(event: events.RunFailed) -> Exception | None:
+def _cause(event: events.RunFailed, hints: tuple[object, ...]) -> Exception | None:
     try:
-        return codec.rebuild_error(event.error)
+        return codec.rebuild_error(event.error, hints=hints)
     except OutlastError:
         return None  # the text in RunFailed says it all the same
 
 
-def _decode(data: bytes, run_id: str, spec: WorkflowSpec | None) -> object:
+def _decode(
+    data: bytes, run_id: str, spec: WorkflowSpec | None, moved: tuple[object, ...] = ()
+) -> object:
     hints = () if spec is None else (return_hint(spec.fn),)
     try:
-        return codec.decode(data, hints=hints)
+        return codec.decode(data, hints=(*hints, *moved))
     except Unreadable as problem:
         raise Unreadable(f"result of run {run_id}: {problem}") from None

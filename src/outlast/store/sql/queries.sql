@@ -25,6 +25,10 @@ UPDATE runs
 SET epoch = :epoch, owner = :owner, lease_wall = :lease_wall, lease_boot = :lease_boot
 WHERE run_id = :run_id;
 
+-- Where the workflow was found at the latest claim.
+-- name: set_source
+UPDATE runs SET source = :source WHERE run_id = :run_id;
+
 -- name: renew_lease
 UPDATE runs
 SET lease_wall = :lease_wall, lease_boot = :lease_boot
@@ -87,6 +91,14 @@ FROM runs
 WHERE status IN ('queued', 'running', 'waiting')
 ORDER BY created_at, run_id;
 
+-- Runs that have not ended, oldest first.
+-- name: live_runs
+SELECT run_id, workflow
+FROM runs
+WHERE status NOT IN ('completed', 'failed', 'killed')
+  AND (:workflow IS NULL OR workflow = :workflow)
+ORDER BY created_at, run_id;
+
 -- name: read_events
 SELECT run_id, seq, kind, key, data, at, epoch, hash
 FROM events WHERE run_id = :run_id ORDER BY seq;
@@ -120,12 +132,14 @@ FROM events WHERE run_id = :run_id AND seq > :seq ORDER BY seq;
 SELECT run_id, seq, kind, key, data, at, epoch, hash
 FROM events WHERE run_id = :run_id AND kind = :kind ORDER BY seq DESC LIMIT 1;
 
--- How far a run has come: completed steps, and the last saved turn.
+-- How far a run has come: completed steps, the last saved turn, and whether something was dropped, so
+-- that not all of these count (`cuts.py`).
 -- name: progress_of
 SELECT count(DISTINCT key) FILTER (WHERE kind = 'step.completed'
            OR kind = 'step.settled' AND json_extract(CAST(data AS TEXT), '$.decision') = 'done'
               AND NOT EXISTS (SELECT 1 FROM events AS later
                               WHERE later.run_id = :run_id AND later.seq > events.seq
                                 AND later.key = events.key AND later.kind = 'step.reconciled')),
-       max(CASE WHEN kind = 'turn.saved' THEN json_extract(CAST(data AS TEXT), '$.turn') END)
+       max(CASE WHEN kind = 'turn.saved' THEN json_extract(CAST(data AS TEXT), '$.turn') END),
+       max(kind = 'run.accepted')
 FROM events WHERE run_id = :run_id;

@@ -1,0 +1,278 @@
+"""A run in which nothing is executed or written: the performer of its requests, for a replay.
+
+Recorded outcomes are given out as live; what would be written gets a made-up number; and where a
+body would be called or a timer waited for, the record has come to its end: that task goes no
+further. In the end it is noted what came of it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from outlast import events
+from outlast.engine.bodies import leave_behind
+from outlast.engine.ended import Stopped
+from outlast.engine.history import History
+from outlast.engine.lifecycle import execute_async, execute_sync
+from outlast.engine.preparation import Commit, recall
+from outlast.engine.requests import (
+    Body,
+    Deliver,
+    Drain,
+    Forever,
+    Late,
+    Pack,
+    Reply,
+    Request,
+    Sleep,
+    Write,
+)
+from outlast.engine.run import Run, active
+from outlast.engine.spec import LARGEST_VALUE, Settings, WorkflowSpec
+from outlast.engine.stop import Release, Stop
+from outlast.engine.virtual import NothingLeft, VirtualLoop
+from outlast.errors import StopRun
+from outlast.leases import Claimed
+from outlast.records import RunRow, Source, StoredEvent
+from outlast.store.base import Item, Row, SqlValue
+from outlast.store.writer import Store
+from outlast.world import World
+
+JUMPS = 10_000
+"""Jumps of the clock in a row after which code that only ever waits counts as waiting for good."""
+
+SETTINGS = Settings(max_crashes=2**31, max_value_bytes=LARGEST_VALUE)
+"""Neither how often a process died nor how it was set up says anything about the code."""
+
+RECORD_ENDS = Release("the record ends here")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is stored of a run.
+
+    Attributes:
+        args: the stored form of its arguments.
+        damaged: the first event that was altered.
+    """
+
+    row: RunRow
+    args: bytes
+    events: Sequence[StoredEvent]
+    damaged: StoredEvent | None = None
+
+
+class _Nowhere:
+    """The database of a store that nothing is written to, nor read from."""
+
+    def transact(self, items: Sequence[Item[object]], *, durable: bool) -> list[object | Exception]:
+        raise AssertionError("a replay was about to write")
+
+    def read(self, query: str, /, **params: SqlValue) -> list[Row]:
+        raise AssertionError("a replay was about to read")
+
+    def close(self) -> None:
+        pass
+
+
+class DryRun:
+    """A run that is replayed.
+
+    Attributes:
+        ended: how the run has ended, by its record; None if it has not, or was killed.
+        stop: the first reason to stop; `stop_at_end`: it came when the workflow had ended.
+        event: the last word that a resume would write.
+        problem: what left the workflow past all that; a bug, or KeyboardInterrupt and its like.
+        left: how many recorded calls were not asked for when the record had ended; `first_left`
+            is the first of them.
+        beyond: the first call that is not recorded.
+        unwound: a plain call came to the record's end, and its task unwound in the event loop.
+        cancelled: workflow code cancelled a call that is not recorded.
+        overtaken: the clock went on while a task waited at the record's end.
+    """
+
+    def __init__(
+        self, record: Record, spec: WorkflowSpec, source: Source | None, world: World
+    ) -> None:
+        self._spec = spec
+        store = Store(_Nowhere(), url="", path="", world=world)
+        store.close()  # it tells the time, and nothing else is wanted of it
+        self.run = Run(record.row, record.args, History(), store, SETTINGS)
+        self.run.dry = self
+        last = record.events[-1].seq if record.events else 0
+        _recall(self.run, record, source, last)
+        self.stop: Stop | None = self.run.stop
+        self.stop_at_end = False
+        self.ended = None if self.stop is not None else _end_of(record.events)
+        self.event: events.Event | None = None
+        self.problem: BaseException | None = None
+        self.left = 0
+        self.first_left = ""
+        self.beyond = "what it waits for"
+        self.unwound = False
+        self.cancelled = False
+        self.overtaken = False
+        self._numbers = count(last + 2)  # above all that is recorded, and the claim
+        self._asked_beyond = False
+        self._arrived = False  # some task is at the end of the record
+        self._expecting = 0  # recorded cancellations that are waited for
+        self._jumps = 0
+
+    # ---- requests
+
+    def perform_sync(self, request: Request, live: Callable[[Request, Run], Reply]) -> Reply:
+        """See `run.Dry`."""
+        match request:
+            case Write():
+                return self._number(request)
+            case Pack():
+                return request.data
+            case Drain():
+                return None
+            case Body() | Sleep() | Late():
+                self._arrived = True
+                if self.run.sequencer is None:
+                    self._end()
+                elif _in_loop():
+                    self.unwound = True
+                raise StopRun(RECORD_ENDS)
+            case _:
+                return live(request, self.run)
+
+    async def perform_async(
+        self, request: Request, live: Callable[[Request, Run], Awaitable[Reply]]
+    ) -> Reply:
+        """See `run.Dry`."""
+        match request:
+            case Write():
+                number = self._number(request)
+                if request.deliver:
+                    await live(Deliver(number, request.shielded), self.run)
+                return number
+            case Pack():
+                return request.data
+            case Drain():
+                return None
+            case Body() | Sleep() | Late():
+                self._arrived = True
+                await self._for_ever()
+                return None
+            case Forever():
+                self._expecting += 1
+                try:
+                    return await live(request, self.run)
+                finally:
+                    self._expecting -= 1
+            case _:
+                self._jumps = 0
+                return await live(request, self.run)
+
+    def _number(self, request: Write) -> int:
+        if not self._asked_beyond and request.mode == "open" and request.entries:
+            self._asked_beyond = True
+            entry = request.entries[-1]
+            site: str = getattr(entry.event, "site", "")  # not all kinds of events have one
+            self.beyond = f"{entry.key} ({site})" if site else str(entry.key)
+        return next(self._numbers)
+
+    async def _for_ever(self) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.cancelled |= self.run.stop is None
+
+    # ---- execution
+
+    def execute(self) -> None:
+        """Run the workflow as far as its record goes."""
+        try:
+            with active(self.run), self.run.watch(self._note_stop):
+                if self._spec.is_async:
+                    self._execute_async()
+                else:
+                    self.event = execute_sync(self.run, self._spec).event
+        except BaseException as problem:
+            self.problem = problem
+
+    def _execute_async(self) -> None:
+        loop = VirtualLoop(self._on_idle, self._hangs)
+        try:
+            concluded = loop.run_until_complete(execute_async(self.run, self._spec))
+            self.event = concluded.event
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        except NothingLeft:
+            pass  # a task swallows its cancellation; what matters is noted
+        finally:
+            for task in asyncio.all_tasks(loop):
+                leave_behind(task)
+            loop.close()
+
+    def _note_stop(self) -> None:
+        if self.stop is None:
+            self.stop, self.stop_at_end = self.run.stop, self.run.ended
+
+    def _hangs(self, outcome: object) -> bool:
+        """Whether a task ends since a plain call in it has come to the end of the record: it is to
+        wait there, as the tasks of asynchronous calls do."""
+        if self.run.stop is not None:
+            return False
+        if isinstance(outcome, BaseExceptionGroup):
+            return outcome.subgroup(StopRun) is not None
+        return isinstance(outcome, StopRun | Stopped)
+
+    def _on_idle(self, timeout: float | None) -> float:
+        """Nothing is ready; see `VirtualLoop`. Time passes only for what the record needs: past its
+        end a time-out would strike since a step takes for ever here."""
+        if self.run.stop is None:
+            waits = not self._arrived or self._expecting or self.run.history.replaying("")
+            needed = self.ended is not None or waits
+            if timeout is None or not needed or self._jumps >= JUMPS:
+                self._end()
+                return 0.0
+            self.overtaken |= self._arrived
+        if timeout is None:
+            raise NothingLeft
+        self._jumps += 1
+        return timeout
+
+    def _end(self) -> None:
+        left = self.run.history.unconsumed()
+        if self.run.stop is None and left:
+            self.left, self.first_left = len(left), left[0].key
+        self.run.request_stop(RECORD_ENDS)
+
+
+def _recall(run: Run, record: Record, source: Source | None, last: int) -> None:
+    """Let a run have the history that a resume would read, which begins with a claim."""
+    got = Claimed(record.row, record.args, created=False, crash=False, loop=None, loop_since=0)
+    seq, at = last + 1, run.world.wall()
+    data = events.RunClaimed(owner=run.world.identity(), source=source).encode()
+    claim = StoredEvent(run.run_id, seq, events.RunClaimed.kind, None, data, at, run.epoch, b"")
+    steps = recall(run, got)
+    reply: object = None
+    try:
+        while True:
+            request = steps.send(reply)
+            writes = isinstance(request, Commit)
+            reply = None if writes else ([*record.events, claim], record.damaged)
+    except StopIteration:
+        pass
+
+
+def _end_of(stored: Sequence[StoredEvent]) -> events.RunCompleted | events.RunFailed | None:
+    """How the run has ended; None if it has not, or was killed."""
+    for event in reversed(stored):
+        if event.kind in (events.RunCompleted.kind, events.RunFailed.kind):
+            ended = events.decode(event.kind, event.data)
+            assert isinstance(ended, events.RunCompleted | events.RunFailed)
+            return ended
+    return None
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

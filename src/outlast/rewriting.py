@@ -1,0 +1,289 @@
+"""Commands that part with what is recorded: drop it from a step on, or go on with a copy.
+
+Both say first what of it has taken effect outside. Nothing that a `once` step did is ever dropped;
+a copy repeats effects only if that was asked for.
+"""
+
+import difflib
+import shlex
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from math import inf
+from typing import cast
+
+from outlast import cuts, events
+from outlast.errors import UnknownRun, UsageError
+from outlast.events import Forked, RunAccepted, StepLate, decode
+from outlast.journal import (
+    ACTIVE,
+    Becomes,
+    Entry,
+    copy,
+    extend,
+    put_owner,
+    put_status,
+    to_event,
+    to_run,
+)
+from outlast.leases import Create, NewRun, is_abandoned
+from outlast.records import FINAL, RunRow, Source, StepView, StoredEvent
+from outlast.store.base import Tx
+from outlast.views import steps_of
+from outlast.world import World
+
+END = "@end"
+"""Stands for a step behind all that is recorded."""
+
+LISTED = 50
+"""Steps that an error names at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Drops what is recorded from a step on: the code at hand counts.
+
+    Attributes:
+        step: key of a step, timer, recorded value or turn loop.
+        own_claims: see `leases.is_abandoned`.
+        by: who decided.
+    """
+
+    run_id: str
+    step: str
+    at: float
+    world: World
+    own_claims: Set[str]
+    by: str = ""
+
+    def apply(self, tx: Tx) -> list[StepView]:
+        """Record the decision; returns the steps that count no longer.
+
+        Raises:
+            UnknownRun: there is no such run.
+            UsageError: the run is over or being executed, has no such step, or something that a
+                `once` step did or may have done would be dropped.
+        """
+        row = _read(tx, self.run_id)
+        fork = _command("fork", row.run_id, "--from", self.step)
+        if row.status in FINAL:
+            raise UsageError(
+                f"run {row.run_id} is {row.status}: nothing in it is dropped any more; to go on "
+                f"with a copy: {fork}"
+            )
+        if row.owner is not None and not is_abandoned(row, self.world, self.own_claims):
+            raise UsageError(
+                f"run {row.run_id} is being executed by process {row.owner.pid} on "
+                f"{row.owner.host}; end that process first, or go on with a copy: {fork}"
+            )
+        journal = [to_event(e) for e in tx.run("read_events", run_id=row.run_id)]
+        rows, dropped = cuts.split(journal)
+        since = _since(row.run_id, self.step, rows, dropped)
+        kept, gone = cuts.cut(rows, since)
+        gone = cuts.whole_calls(kept, gone)
+        steps = steps_of(gone, row.uid, alive=False)
+        done = [s for s in steps if s.effect == "once" and _may_have_happened(s, gone)]
+        if done:
+            raise UsageError(
+                f"run {row.run_id} cannot drop what follows {self.step}: these steps have the "
+                "effect `once` and have happened or may have. Bring back the code that fits "
+                "them, or go on with a copy:",
+                *_lines(done),
+                f"  {fork}",
+            )
+        epoch = row.epoch
+        if row.owner is not None:
+            # Should that owner only have been stalled, it must not speak against the decision.
+            epoch += 1
+            put_owner(tx, row.run_id, epoch, None, None)
+        entry = Entry(RunAccepted(self.step, since, self.by))
+        extend(tx, row.run_id, row.seq, row.head, epoch, self.at, [entry])
+        put_status(tx, row.run_id, Becomes("queued", "accepted"))
+        return steps
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Makes a new run of what another one has done before a step.
+
+    Attributes:
+        step: a key as for `Accept`, or `@end`: everything is copied that has ended.
+        create: creates the new run, but for what is the source's.
+        repeat_effects: steps that have taken effect may be made again.
+    """
+
+    source: str
+    step: str
+    create: Create
+    world: World
+    own_claims: Set[str]
+    repeat_effects: bool = False
+    by: str = ""
+
+    def apply(self, tx: Tx) -> RunRow:
+        """Copy; returns the new run.
+
+        Raises:
+            UnknownRun: there is no such source.
+            UsageError: the new id is taken, the source has no such step, or effects would be
+                repeated unasked.
+        """
+        row, new_id = _read(tx, self.source), self.create.new.run_id
+        if tx.run("read_run", run_id=new_id):
+            raise UsageError(f"there is a run {new_id!r} already; choose another id for the fork")
+        journal = [to_event(e) for e in tx.run("read_events", run_id=row.run_id)]
+        rows, dropped = cuts.split(journal)
+        end = self.step == END
+        since = inf if end else _since(row.run_id, self.step, rows, dropped)
+        kept, _ = cuts.cut(rows, since)
+        copied = _finished(kept, row.uid)
+        keys = {event.key for event in copied}
+        again = [e for e in journal if e.key is not None and e.key not in keys]
+        effects = [s for s in self._steps(row, again) if _may_have_happened(s, again)]
+        if effects and not self.repeat_effects:
+            command = ("fork", row.run_id, "--from", self.step, "--id", new_id, "--repeat-effects")
+            raise UsageError(
+                f"a fork of run {row.run_id} from {self.step} may make these steps again. They "
+                "have happened or may have, and a fork has idempotency keys of its own, so "
+                "nothing outside can tell a repeat. To repeat them:",
+                *_lines(effects),
+                f"  {_command(*command)}",
+            )
+        args = cast(bytes, tx.run("read_args", run_id=row.run_id)[0][0])
+        new = NewRun(new_id, row.workflow, args, row.digest, row.source, row.tags)
+        forked = _origin(row, journal, copied, self.step, self.by)
+        replace(self.create, new=new, forked=forked).apply(tx)
+        copy(tx, new_id, copied, self.create.at)
+        return _read(tx, new_id)
+
+    def _steps(self, row: RunRow, rows: Iterable[StoredEvent]) -> list[StepView]:
+        alive = row.status in ACTIVE and not is_abandoned(row, self.world, self.own_claims)
+        return steps_of(rows, row.uid, alive=alive)
+
+
+def _read(tx: Tx, run_id: str) -> RunRow:
+    rows = tx.run("read_run", run_id=run_id)
+    if not rows:
+        raise UnknownRun(f"there is no run {run_id!r} in this store; see: outlast ls")
+    return to_run(rows[0])
+
+
+def _since(
+    run_id: str, step: str, rows: Sequence[StoredEvent], dropped: Sequence[StoredEvent]
+) -> int:
+    since = cuts.first_of(rows, step)
+    if since is not None:
+        return since
+    if cuts.first_of(dropped, step) is not None:
+        raise UsageError(
+            f"step {step!r} of run {run_id} was dropped before and was not made again since; go "
+            f"on with: {_command('resume', run_id)}"
+        )
+    known = list(dict.fromkeys(row.key for row in rows if row.key is not None))
+    near = ", ".join(difflib.get_close_matches(step, known, n=5, cutoff=0.0)) or "none"
+    raise UsageError(
+        f"run {run_id} has no step {step!r}; the nearest are: {near}; for all of them: "
+        f"{_command('show', run_id)}"
+    )
+
+
+_UNSURE = frozenset({"done-not-storable", "unknown-outcome"})
+"""Faults that do not say that nothing happened."""
+
+
+def _may_have_happened(step: StepView, rows: Iterable[StoredEvent]) -> bool:
+    """Whether a step has changed something outside, as far as its events tell."""
+    if step.effect == "read" or step.attempts == 0:
+        return False
+    if step.effect != "once" or step.status in ("completed", "in-doubt", "running"):
+        return True  # only for a `once` step it is found out that an attempt had no effect
+    if step.status == "failed" and (_let_fail(step) or step.fault in _UNSURE):
+        return True
+    return any(_tells_late(step.key, row) for row in rows)
+
+
+def _let_fail(step: StepView) -> bool:
+    """Whether an operator decided that a step in doubt fails, which says nothing about it."""
+    return (step.reconciled or "").startswith("settled failed")
+
+
+def _tells_late(key: str, row: StoredEvent) -> bool:
+    """Whether an event shows after all that a step took effect."""
+    if row.key != key or row.kind != StepLate.kind:
+        return False
+    late = decode(row.kind, row.data)
+    assert isinstance(late, StepLate)
+    return bool(bytes(late.value)) or (late.error is not None and late.error.fault in _UNSURE)
+
+
+def _lines(steps: Sequence[StepView]) -> Iterator[str]:
+    for step in steps[:LISTED]:
+        unsure = step.status == "failed" and step.fault in _UNSURE and not _let_fail(step)
+        said = step.fault if unsure else step.reconciled
+        yield f"  {step.key} ({step.preview}): {step.effect}, {step.status}" + (
+            f" ({said})" if said and step.status != "in-doubt" else ""
+        )
+    if len(steps) > LISTED:
+        yield f"  and {len(steps) - LISTED} more"
+
+
+def _finished(rows: Sequence[StoredEvent], uid: str) -> list[StoredEvent]:
+    """What a fork takes over: events of calls that have ended, saved turns, and what the workflow
+    was told about the run as a whole."""
+    calls = [row for row in rows if row.key is not None]
+    steps = steps_of(calls, uid, alive=False)
+    doubtful = {step.key for step in steps if step.status == "in-doubt"}
+    ended = {step.key for step in steps if step.status in ("completed", "failed")}
+    ended |= {str(row.key) for row in calls if row.kind in _ENDS} - doubtful
+    return [row for row in rows if row.key in ended or row.kind in _KEPT]
+
+
+_ENDS = frozenset({events.StepAbandoned.kind, events.TimerFired.kind, events.ValueRecorded.kind})
+
+_KEPT = frozenset({events.TurnSaved.kind, events.RunPatched.kind})
+
+
+def _origin(
+    row: RunRow,
+    journal: Iterable[StoredEvent],
+    copied: Iterable[StoredEvent],
+    step: str,
+    by: str,
+) -> Forked:
+    """What a fork remembers of its source, beyond the copied events."""
+    cancelled = {e.seq for e in copied if e.kind == events.StepAbandoned.kind}
+    claimed = inherited = patience = 0.0
+    seed = row.uid
+    sources: list[Source | None] = []
+    for stored in journal:
+        if stored.key is not None and stored.seq not in cancelled:
+            continue
+        match decode(stored.kind, stored.data):
+            case events.RunCreated() as created:
+                if created.forked is not None:
+                    inherited, seed = created.forked.patience, created.forked.seed
+                    sources += created.forked.sources
+                sources.append(created.source)
+            case events.RunClaimed() as claim:
+                claimed = stored.at
+                sources.append(claim.source)
+            case events.StepAbandoned():
+                patience = max(patience, stored.at - claimed if claimed else inherited)
+            case _:
+                pass
+    places = [place for place in dict.fromkeys(sources) if place not in (None, row.source)]
+    return Forked(
+        run_id=row.run_id,
+        uid=row.uid,
+        seq=row.seq,
+        head=row.head.hex(),
+        step=step,
+        seed=seed,
+        patience=patience,
+        sources=[place for place in places if place is not None],
+        by=by,
+    )
+
+
+def _command(*words: str) -> str:
+    """A command line to paste into a shell."""
+    return shlex.join(("outlast", *words))
