@@ -83,7 +83,7 @@ class Settle:
             # Should that owner only have been stalled, it must not speak against the decision.
             epoch += 1
             put_owner(tx, row.run_id, epoch, None, None)
-        extend(tx, row.run_id, row.seq, row.head, epoch, self.at, entries)
+        extend(tx, row.run_id, epoch, self.at, entries)
         decided = row.status == "held" and row.reason == "in-doubt" and len(open_) == 1
         if decided or row.status in ACTIVE:
             put_status(tx, row.run_id, Becomes("queued", "settled"))

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from outlast.errors import LostRun, OutlastError, StoreError
-from outlast.events import Event, RunAccepted, RunCreated, TurnSaved, decode, escape_surrogates
+from outlast.events import Event, RunAccepted, RunCreated, TurnSaved, escape_surrogates
 from outlast.records import Identity, RunRow, Source, Status, StoredEvent
 from outlast.store.base import Row, Tx
 
@@ -92,105 +92,87 @@ def relink(previous: bytes, event: StoredEvent) -> bytes:
     return link(previous, e.run_id, e.seq, e.kind, e.key, e.at, e.epoch, e.data)
 
 
-def extend(
-    tx: Tx,
-    run_id: str,
-    seq: int,
-    head: bytes,
-    epoch: int,
-    at: float,
-    entries: Sequence[Entry],
-    lease: Lease | None = None,
-) -> int:
-    """Append `entries` behind (`seq`, `head`); move the projection along, and the lease if given.
+class Tail(Struct, frozen=True):
+    """Where a run's journal ends, and what decides whether its owner may write.
+
+    Attributes:
+        seq: number of the last event; 0 before the first.
+        head: its hash.
+        loop: the turn loop that the run stands in.
+    """
+
+    seq: int
+    head: bytes
+    epoch: int
+    status: Status
+    loop: str | None
+
+
+def tail_of(tx: Tx, run_id: str) -> Tail | None:
+    """The end of a run's journal; None if there is no such run."""
+    known = tx.memo.get(run_id)
+    if known is None:
+        rows = tx.run("fence", run_id=run_id)
+        if not rows:
+            return None
+        known = tx.memo[run_id] = Tail(*rows[0])  # type: ignore[arg-type]  # STRICT tables
+    return cast(Tail, known)
+
+
+def extend(tx: Tx, run_id: str, epoch: int, at: float, entries: Sequence[Entry]) -> int:
+    """Append `entries` to the journal of a run that exists.
 
     Returns the sequence number of the last one. The caller has checked the fence.
     """
-    first, loops = seq + 1, {_loop_of(e) for e in entries if e.key is not None or _rewrites(e)}
+    tail = tail_of(tx, run_id)
+    assert tail is not None
+    seq, head, loop = tail.seq, tail.head, tail.loop
+    loops = set()
     for entry in entries:
         seq += 1
         kind, key, data = entry.event.kind, entry.key, entry.event.encode()
         head = link(head, run_id, seq, kind, key, at, epoch, data)
-        tx.run(
-            "append_event",
-            run_id=run_id,
-            seq=seq,
-            kind=kind,
-            key=key,
-            data=data,
-            at=at,
-            epoch=epoch,
-            hash=head,
-        )
-    tx.run(
-        "advance_run",
-        run_id=run_id,
-        seq=seq,
-        head=head,
-        at=at,
-        lease_wall=None if lease is None else lease.wall,
-        lease_boot=None if lease is None else lease.boot,
-        stays=not loops,  # what befalls the run as a whole is always read
-        loop=loops.pop() if len(loops) == 1 else None,
-        first=first,
-    )
+        tx.append((run_id, seq, kind, key, data, at, epoch, head))
+        if key is not None or kind == RunAccepted.kind:
+            # What befalls the run as a whole is always read; and an operator's decision changes
+            # what earlier events say, so that all of those are to be read too.
+            loops.add(_loop_of(key or "", kind))
+    if loops:
+        loop = loops.pop() if len(loops) == 1 else None
+    if loop != tail.loop:
+        tx.run("set_loop", run_id=run_id, loop=loop, since=tail.seq + 1)
+    tx.memo[run_id] = Tail(seq, head, tail.epoch, tail.status, loop)
     return seq
 
 
-def copy(tx: Tx, run_id: str, rows: Sequence[StoredEvent], at: float) -> None:
-    """Append events of another run behind the first one of a new run, in the new run's chain.
-
-    Args:
-        at: when this is done, in seconds since the epoch; the events keep their own times.
-    """
-    seq, head, _, _ = cast(tuple[int, bytes, int, Status], tx.run("fence", run_id=run_id)[0])
-    loop, first = None, 0
+def copy(tx: Tx, run_id: str, rows: Sequence[StoredEvent]) -> None:
+    """Append events of another run behind the first one of a new run, in the new run's chain. They
+    keep their own times."""
+    tail = tail_of(tx, run_id)
+    assert tail is not None
+    seq, head, loop, since = tail.seq, tail.head, None, 0
     for row in rows:
         seq += 1
         head = link(head, run_id, seq, row.kind, row.key, row.at, 0, row.data)
-        tx.run(
-            "append_event",
-            run_id=run_id,
-            seq=seq,
-            kind=row.kind,
-            key=row.key,
-            data=row.data,
-            at=row.at,
-            epoch=0,
-            hash=head,
-        )
-        now = _loop_of(Entry(decode(row.kind, row.data), row.key))
-        if row.key is not None and now != loop:
-            loop, first = now, seq
-    tx.run(
-        "advance_run",
-        run_id=run_id,
-        seq=seq,
-        head=head,
-        at=at,
-        lease_wall=None,
-        lease_boot=None,
-        stays=loop is None,
-        loop=loop,
-        first=first,
-    )
-
-
-def _rewrites(entry: Entry) -> bool:
-    """Whether an event changes what earlier ones say, so that all of those are to be read."""
-    return isinstance(entry.event, RunAccepted)
+        tx.append((run_id, seq, row.kind, row.key, row.data, row.at, 0, head))
+        if row.key is not None and (now := _loop_of(row.key, row.kind)) != loop:
+            loop, since = now, seq
+    if loop is not None:
+        tx.run("set_loop", run_id=run_id, loop=loop, since=since)
+    tx.memo.pop(run_id, None)
 
 
 _TURN = re.compile(r"\.t\d+\.")
 
 
-def _loop_of(entry: Entry) -> str | None:
+def _loop_of(key: str, kind: str) -> str | None:
     """Position of the turn loop whose state an event is, or in one of whose turns it happened."""
-    position = (entry.key or "").rpartition("#")[2]
-    turn = _TURN.search(position)
-    if turn is not None:
-        return position[: turn.start()]  # of the outermost loop, whose state stands for all in it
-    return position if isinstance(entry.event, TurnSaved) else None
+    if ".t" in key:
+        position = key.rpartition("#")[2]
+        turn = _TURN.search(position)
+        if turn is not None:  # of the outermost loop, whose state stands for all in it
+            return position[: turn.start()]
+    return key.rpartition("#")[2] if kind == TurnSaved.kind else None
 
 
 class Becomes(Struct, frozen=True):
@@ -232,22 +214,23 @@ class OwnerWrite(Struct, frozen=True):
             LostRun: another process has claimed the run.
             RunMoved: the run's status does not allow this write.
         """
-        rows = tx.run("fence", run_id=self.run_id)
-        if not rows:
+        tail = tail_of(tx, self.run_id)
+        if tail is None:
             raise LostRun(self.run_id, f"run {self.run_id} is no longer in the store")
-        seq, head, epoch, status = cast(tuple[int, bytes, int, Status], rows[0])
-        if epoch != self.epoch:
+        if tail.epoch != self.epoch:
             raise LostRun(
                 self.run_id,
-                f"run {self.run_id} was taken over by another process (epoch {epoch}, ours was "
-                f"{self.epoch}); this process writes nothing more to it",
+                f"run {self.run_id} was taken over by another process (epoch {tail.epoch}, ours "
+                f"was {self.epoch}); this process writes nothing more to it",
             )
-        moved = status not in ACTIVE
-        if moved and (self.mode == "open" or status != "held"):
-            raise RunMoved(self.run_id, status)
-        last = extend(tx, self.run_id, seq, head, epoch, self.at, self.entries, self.lease)
+        moved = tail.status not in ACTIVE
+        if moved and (self.mode == "open" or tail.status != "held"):
+            raise RunMoved(self.run_id, tail.status)
+        last = extend(tx, self.run_id, self.epoch, self.at, self.entries)
+        if self.lease is not None:
+            put_lease(tx, self.run_id, self.epoch, self.lease)
         if not moved:
-            self._put_status(tx, status)
+            self._put_status(tx, tail.status)
         if self.release:
             put_owner(tx, self.run_id, self.epoch, None, None)
         return last
@@ -272,11 +255,9 @@ class Evidence(Struct, frozen=True):
     entries: tuple[Entry, ...]
 
     def apply(self, tx: Tx) -> int:
-        rows = tx.run("fence", run_id=self.run_id)
-        if not rows:
+        if tail_of(tx, self.run_id) is None:
             raise LostRun(self.run_id, f"run {self.run_id} is no longer in the store")
-        seq, head, _, _ = cast(tuple[int, bytes, int, Status], rows[0])
-        return extend(tx, self.run_id, seq, head, self.epoch, self.at, self.entries)
+        return extend(tx, self.run_id, self.epoch, self.at, self.entries)
 
 
 def row_differs(row: RunRow, args: bytes, created: RunCreated) -> bool:
@@ -296,6 +277,13 @@ def put_status(tx: Tx, run_id: str, becomes: Becomes) -> None:
         detail=None if becomes.detail is None else escape_surrogates(becomes.detail),
         due_at=becomes.due_at,
     )
+    tx.memo.pop(run_id, None)
+
+
+def put_lease(tx: Tx, run_id: str, epoch: int, lease: Lease) -> bool:
+    """Renew the lease of a run's owner; False if it has none of that epoch any more."""
+    wall, boot = lease.wall, lease.boot
+    return bool(tx.run("renew_lease", run_id=run_id, epoch=epoch, lease_wall=wall, lease_boot=boot))
 
 
 def put_owner(tx: Tx, run_id: str, epoch: int, owner: Identity | None, lease: Lease | None) -> None:
@@ -308,6 +296,7 @@ def put_owner(tx: Tx, run_id: str, epoch: int, owner: Identity | None, lease: Le
         lease_wall=None if lease is None else lease.wall,
         lease_boot=None if lease is None else lease.boot,
     )
+    tx.memo.pop(run_id, None)
 
 
 def to_run(row: Row) -> RunRow:

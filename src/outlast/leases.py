@@ -14,7 +14,17 @@ from msgspec.structs import replace
 
 from outlast.errors import RunMismatch, UnknownRun
 from outlast.events import Forked, RunClaimed, RunCreated, RunResumed
-from outlast.journal import GENESIS, Becomes, Entry, Lease, extend, put_owner, put_status, to_run
+from outlast.journal import (
+    Becomes,
+    Entry,
+    Lease,
+    extend,
+    put_lease,
+    put_owner,
+    put_status,
+    tail_of,
+    to_run,
+)
 from outlast.records import FINAL, Identity, RunRow, Source
 from outlast.store.base import Tx
 from outlast.world import World
@@ -132,7 +142,6 @@ class Create:
             tags=msgspec.json.encode(new.tags).decode(),
             trace_id=self.trace_id,
             at=self.at,
-            head=GENESIS,
         )
         event = RunCreated(
             uid=self.uid,
@@ -145,7 +154,7 @@ class Create:
             library=self.library,
             forked=self.forked,
         )
-        extend(tx, new.run_id, 0, GENESIS, 0, self.at, [Entry(event)])
+        extend(tx, new.run_id, 0, self.at, [Entry(event)])
         return to_run(tx.run("read_run", run_id=new.run_id)[0]), True
 
 
@@ -217,7 +226,7 @@ class Claim:
         if self.resume and row.status == "held":
             entries.insert(0, Entry(RunResumed()))
         epoch = row.epoch + 1
-        extend(tx, row.run_id, row.seq, row.head, epoch, self.at, entries)
+        extend(tx, row.run_id, epoch, self.at, entries)
         put_status(tx, row.run_id, Becomes("running"))
         put_owner(tx, row.run_id, epoch, self.owner, self.lease)
         if moved is not None:
@@ -237,18 +246,11 @@ class Renew:
     lease: Lease
 
     def apply(self, tx: Tx) -> frozenset[tuple[str, int]]:
-        lost = set()
-        for run_id, epoch in self.runs:
-            kept = tx.run(
-                "renew_lease",
-                run_id=run_id,
-                epoch=epoch,
-                lease_wall=self.lease.wall,
-                lease_boot=self.lease.boot,
-            )
-            if not kept:
-                lost.add((run_id, epoch))
-        return frozenset(lost)
+        return frozenset(
+            (run_id, epoch)
+            for run_id, epoch in self.runs
+            if not put_lease(tx, run_id, epoch, self.lease)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +262,8 @@ class LetGo:
     epoch: int
 
     def apply(self, tx: Tx) -> None:
-        rows = tx.run("fence", run_id=self.run_id)
-        if rows and rows[0][2] == self.epoch:
+        tail = tail_of(tx, self.run_id)
+        if tail is not None and tail.epoch == self.epoch:
             put_owner(tx, self.run_id, self.epoch, None, None)
 
 

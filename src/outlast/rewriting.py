@@ -96,7 +96,7 @@ class Accept:
             epoch += 1
             put_owner(tx, row.run_id, epoch, None, None)
         entry = Entry(RunAccepted(self.step, since, self.by))
-        extend(tx, row.run_id, row.seq, row.head, epoch, self.at, [entry])
+        extend(tx, row.run_id, epoch, self.at, [entry])
         put_status(tx, row.run_id, Becomes("queued", "accepted"))
         return steps
 
@@ -152,7 +152,7 @@ class Fork:
         new = NewRun(new_id, row.workflow, args, row.digest, row.source, row.tags)
         forked = _origin(row, journal, copied, self.step, self.by)
         replace(self.create, new=new, forked=forked).apply(tx)
-        copy(tx, new_id, copied, self.create.at)
+        copy(tx, new_id, copied)
         return _read(tx, new_id)
 
     def _steps(self, row: RunRow, rows: Iterable[StoredEvent]) -> list[StepView]:

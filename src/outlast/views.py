@@ -353,7 +353,8 @@ def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
     """
     previous, expected = GENESIS, 1
     found = head is None
-    at_head = row.seq == 0
+    ((sealed_seq, sealed_head),) = store.read("read_seal", run_id=row.run_id)
+    sealed = sealed_head is None
     journal = read_events(store, row.run_id)
     for event in journal:
         if event.seq != expected:
@@ -362,16 +363,15 @@ def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
         if own != event.hash:
             return _broken(row, event.seq, previous, f"event {event.seq} was altered")
         found = found or own == head
-        if event.seq == row.seq:
-            at_head = own == row.head
+        if event.seq == sealed_seq:
+            sealed = own == sealed_head
         previous, expected = own, expected + 1
     problem = _row_problem(store, row, journal)
-    if at_head and problem:
+    if sealed and problem:
         return _broken(row, expected, previous, problem)
-    if not at_head:
-        return _broken(
-            row, expected, previous, f"the run says it has {row.seq} events with another end"
-        )
+    if not sealed:
+        said = f"event {sealed_seq!r} is not the one that the run's row names"
+        return _broken(row, expected, previous, said)
     if not found:
         return _broken(row, expected, previous, "the given head hash is not in this journal")
     return Verdict(row.run_id, True, expected - 1, previous.hex())

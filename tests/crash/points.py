@@ -8,13 +8,13 @@ from typing import Literal, NoReturn
 import msgspec
 
 from outlast.store import sqlite
-from outlast.store.base import Item, Row, SqlValue
+from outlast.store.base import Item, Row
 
 At = Literal["before", "half", "commit", "after", "body", "effect", "reconcile"]
 
 WRITES: tuple[At, ...] = ("before", "half", "commit", "after")
-"""Around the transaction that appends an event: nothing of it is written; the event is and the
-run's row is not; all is written and COMMIT comes next; it is committed and nobody knows."""
+"""Around the transaction that appends an event: nothing of it is written; the event is; all is
+written and COMMIT comes next; it is committed and nobody knows."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -65,35 +65,40 @@ class Killer:
         point, killer = self._point, self
         if point is None or point.at not in WRITES:
             return
-        run, transact = sqlite.SqliteTx.run, sqlite.SqliteDatabase.transact
+        append, flush = sqlite.SqliteTx.append, sqlite.SqliteTx.flush
+        transact = sqlite.SqliteDatabase.transact
 
-        def watched_run(tx: sqlite.SqliteTx, query: str, /, **params: SqlValue) -> list[Row]:
-            fits = query == "append_event" and killer._fits(params)
-            if fits and point.at == "before":
+        def watched_append(tx: sqlite.SqliteTx, event: Row) -> None:
+            if killer._fits(event):
+                if point.at == "before":
+                    die()
+                if point.at == "commit":
+                    tx._connection.set_commit_hook(die)
+            append(tx, event)
+
+        def watched_flush(tx: sqlite.SqliteTx) -> None:
+            flush(tx)
+            if killer._matched and point.at == "half":
                 die()
-            rows = run(tx, query, **params)
-            if fits and point.at == "half":
-                die()
-            if fits and point.at == "commit":
-                tx._connection.set_commit_hook(die)
-            return rows
 
         def watched_transact(
-            database: sqlite.SqliteDatabase, items: Sequence[Item[object]], *, durable: bool
+            database: sqlite.SqliteDatabase, items: Sequence[Item[object]]
         ) -> list[object | Exception]:
-            results = transact(database, items, durable=durable)
+            results = transact(database, items)
             if killer._matched and point.at == "after":
                 die()
             return results
 
-        sqlite.SqliteTx.run = watched_run  # type: ignore[method-assign]
-        sqlite.SqliteDatabase.transact = watched_transact  # type: ignore[assignment, method-assign]
+        sqlite.SqliteTx.append = watched_append  # type: ignore[method-assign]
+        sqlite.SqliteTx.flush = watched_flush  # type: ignore[method-assign]
+        sqlite.SqliteDatabase.transact = watched_transact  # type: ignore[method-assign]
 
-    def _fits(self, params: dict[str, SqlValue]) -> bool:
+    def _fits(self, event: Row) -> bool:
         point = self._point
         assert point is not None
-        name = str(params["key"] or "").rpartition("#")[0]
-        if self._matched or params["kind"] != point.kind or point.name not in ("", name):
+        kind, key = event[2], event[3]
+        name = str(key or "").rpartition("#")[0]
+        if self._matched or kind != point.kind or point.name not in ("", name):
             return False
         self._count()
         return self._matched
@@ -123,14 +128,14 @@ class EveryCommit:
             return together(database, connection, items)
 
         def watched_transact(
-            database: sqlite.SqliteDatabase, items: Sequence[Item[object]], *, durable: bool
+            database: sqlite.SqliteDatabase, items: Sequence[Item[object]]
         ) -> list[object | Exception]:
-            results = transact(database, items, durable=durable)
+            results = transact(database, items)
             killer._tick()
             return results
 
         sqlite.SqliteDatabase._try_together = watched_together  # type: ignore[assignment, method-assign]
-        sqlite.SqliteDatabase.transact = watched_transact  # type: ignore[assignment, method-assign]
+        sqlite.SqliteDatabase.transact = watched_transact  # type: ignore[method-assign]
 
     def _tick(self) -> bool:
         if self._left == 0:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from outlast.store.base import Item, Row, SqlValue
+from outlast.store.base import Item, Row
 from outlast.store.sqlite import SqliteDatabase, SqliteTx
 from tests.effects.stage import Stage
 
@@ -12,33 +12,41 @@ def watch_commits(stage: Stage) -> None:
     """From here on the process comes by these points, for each event `E` that it appends, where
     `E` is `kind:key:n` for the n-th of this kind and key:
 
-    `before-E`, `after-E` (its row), `moved-E` (the run's row), `committed-E`.
+    `before-E`, `after-E` (its row), `committed-E`, `synced-E`.
     """
     seen: Counter[str] = Counter()
-    latest = ""
-    run, transact = SqliteTx.run, SqliteDatabase.transact
+    latest: list[str] = []
+    append, flush = SqliteTx.append, SqliteTx.flush
+    transact, sync = SqliteDatabase.transact, SqliteDatabase.sync
 
-    def run_watched(tx: SqliteTx, query: str, /, **params: SqlValue) -> list[Row]:
-        nonlocal latest
-        if query == "append_event":
-            name = f"{params['kind']}:{params['key']}"
-            seen[name] += 1
-            latest = f"{name}:{seen[name]}"
-            stage.reach(f"before-{latest}")
-        rows = run(tx, query, **params)
-        if latest and query in ("append_event", "advance_run"):
-            stage.reach(f"{'after' if query == 'append_event' else 'moved'}-{latest}")
-        return rows
+    def append_watched(tx: SqliteTx, event: Row) -> None:
+        name = f"{event[2]}:{event[3]}"
+        seen[name] += 1
+        latest.append(f"{name}:{seen[name]}")
+        stage.reach(f"before-{latest[-1]}")
+        append(tx, event)
+
+    def flush_watched(tx: SqliteTx) -> None:
+        pending = tx.pending
+        flush(tx)
+        for name in latest[-pending:] if pending else ():
+            stage.reach(f"after-{name}")
 
     def transact_watched(
-        database: SqliteDatabase, items: Sequence[Item[object]], *, durable: bool
+        database: SqliteDatabase, items: Sequence[Item[object]]
     ) -> list[object | Exception]:
-        nonlocal latest
-        latest = ""
-        results = transact(database, items, durable=durable)
-        if latest:
-            stage.reach(f"committed-{latest}")
+        latest.clear()
+        results = transact(database, items)
+        for name in latest:
+            stage.reach(f"committed-{name}")
         return results
 
-    SqliteTx.run = run_watched  # type: ignore[method-assign, assignment]
-    SqliteDatabase.transact = transact_watched  # type: ignore[method-assign, assignment]
+    def sync_watched(database: SqliteDatabase) -> None:
+        sync(database)
+        for name in latest:
+            stage.reach(f"synced-{name}")
+
+    SqliteTx.append = append_watched  # type: ignore[method-assign]
+    SqliteTx.flush = flush_watched  # type: ignore[method-assign]
+    SqliteDatabase.transact = transact_watched  # type: ignore[method-assign]
+    SqliteDatabase.sync = sync_watched  # type: ignore[method-assign]

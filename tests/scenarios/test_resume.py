@@ -29,8 +29,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 STEP_B = "step.completed:note#0.t1.0:1"
 TURN_B = "turn.saved:turns#0:2"
 CUTS = [
-    *(f"{when}-{STEP_B}" for when in ("before", "after", "moved", "committed")),
-    *(f"{when}-{TURN_B}" for when in ("before", "after", "moved", "committed")),
+    *(f"{when}-{STEP_B}" for when in ("before", "after", "committed", "synced")),
+    *(f"{when}-{TURN_B}" for when in ("before", "after", "committed")),
 ]
 
 
@@ -40,7 +40,7 @@ def test_a_cut_anywhere_around_a_checkpoint_shows_one_of_two_pictures(
 ) -> None:
     stage.kill_at(cut)
     assert stage.play(PROGRAMS / "notes.py").killed
-    is_done = cut == f"committed-{STEP_B}" or TURN_B in cut
+    is_done = cut in (f"committed-{STEP_B}", f"synced-{STEP_B}") or TURN_B in cut
     view = stage.client().run("run")
     assert stage.client().verify("run")[0].ok
     assert view.seq == len(stage.client().journal("run"))

@@ -39,11 +39,11 @@ class FaultyDatabase(SqliteDatabase):
 
     fault: ClassVar[Fault | None] = None
 
-    def transact(self, items: Sequence[Item[object]], *, durable: bool) -> list[object | Exception]:
+    def transact(self, items: Sequence[Item[object]]) -> list[object | Exception]:
         fault = self.fault
         if fault is None or not fault.due():
-            return super().transact(items, durable=durable)
+            return super().transact(items)
         if fault.how == "committed":
-            super().transact(items, durable=durable)
+            super().transact(items)
             raise StoreError("the disk said no after it had said yes", "io")
         raise StoreError("no space is left", "full")

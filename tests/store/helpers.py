@@ -26,17 +26,7 @@ class Append:
 
     def apply(self, tx: Tx) -> int:
         self.before()
-        tx.run(
-            "append_event",
-            run_id=self.run,
-            seq=self.seq,
-            kind="test",
-            key=None,
-            data=b"x" * self.size,
-            at=1.0,
-            epoch=1,
-            hash=b"h",
-        )
+        tx.append((self.run, self.seq, "test", None, b"x" * self.size, 1.0, 1, b"h"))
         return self.seq
 
 

@@ -13,7 +13,16 @@ import pytest
 from outlast.errors import StoreError
 from outlast.store import Store, open_store
 from outlast.store.sqlite import SqliteDatabase
-from tests.store.helpers import Append, assert_intact, output_of, python, query, seqs, url_of
+from tests.store.helpers import (
+    Append,
+    Raises,
+    assert_intact,
+    output_of,
+    python,
+    query,
+    seqs,
+    url_of,
+)
 
 # Writes until the disk is full, asks for space, and goes on with the same store. `free` is given.
 FILL = """
@@ -21,7 +30,7 @@ import sys
 from pathlib import Path
 from outlast.errors import StoreError
 from outlast.store import open_store
-from tests.store.helpers import Append, assert_intact, seqs
+from tests.store.helpers import Raises, Append, assert_intact, seqs
 
 {free}
 path = Path(sys.argv[1])
@@ -192,7 +201,8 @@ def test_a_damaged_database(tmp_path: Path) -> None:
         store.write(Append(seq, size=1000), durable=False)
     store.close()
     whole = path.read_bytes()
-    path.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
+    half = len(whole) // 2  # behind the schema
+    path.write_bytes(whole[:half] + b"\xff" * (len(whole) - half))
     store = open_store(url_of(path))
     assert problem_of(lambda: store.read("read_events", run_id="r")) == "damaged"
     assert problem_of(write(store, 60)) == "damaged"
@@ -209,12 +219,12 @@ def test_a_connection_that_cannot_roll_back_is_replaced(
     assert isinstance(database, SqliteDatabase)
     first = writer_of(store)
     monkeypatch.setattr(database, "_roll_back", fails)
-    store.write(Append(1), durable=True)
+    assert problem_of(lambda: store.write(Raises(ValueError("a bug"), seq=1), durable=True)) == "io"
     assert database._writer is None
     monkeypatch.undo()
     store.write(Append(2), durable=True)
     assert writer_of(store) is not first
-    assert seqs(Path(store.path)) == [1, 2]
+    assert seqs(Path(store.path)) == [2]
 
 
 def test_a_lock_that_is_never_given_back(tmp_path: Path) -> None:
@@ -249,7 +259,7 @@ def test_many_processes_write_at_once_and_none_starves(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from outlast.store import open_store\n"
-        "from tests.store.helpers import Append\n"
+        "from tests.store.helpers import Raises, Append\n"
         "store = open_store(f'sqlite:///{sys.argv[1]}')\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "for seq in range(1, 151):\n"

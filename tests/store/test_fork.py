@@ -52,7 +52,7 @@ def test_the_parents_store_is_refused(store: Store) -> None:
         lambda: store.submit(Append(2), durable=True),
         lambda: store.read("last_run"),
         store.close,
-        lambda: store._database.transact([Append(2)], durable=True),
+        lambda: store._database.transact([Append(2)]),
         lambda: store._database.read("last_run"),
         store._database.close,
     ]

@@ -25,4 +25,4 @@ def test_a_malformed_file_is_refused(text: str, complaint: str) -> None:
 
 
 def test_the_shipped_statements_load() -> None:
-    assert "append_event" in load_queries()
+    assert "append_events" in load_queries()

@@ -49,8 +49,8 @@ def _fill(url: str) -> None:
     connection = database._writer  # type: ignore[attr-defined]
     connection.execute(
         "INSERT INTO runs (run_id, uid, workflow, args, digest, status, tags, trace_id, created_at,"
-        " updated_at, seq, head, epoch)"
-        " VALUES ('r', 'u', 'w', x'', '', 'queued', '{}', '', 1, 1, 0, x'', 0)"
+        " epoch)"
+        " VALUES ('r', 'u', 'w', x'', '', 'queued', '{}', '', 1, 0)"
     )
 
 

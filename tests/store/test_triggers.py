@@ -64,6 +64,6 @@ def test_a_status_outside_the_seven_words_is_refused(outsider: apsw.Connection) 
     with pytest.raises(apsw.ConstraintError, match="CHECK"):
         outsider.execute(
             "INSERT INTO runs (run_id, uid, workflow, args, digest, status, tags, trace_id,"
-            " created_at, updated_at, seq, head, epoch)"
-            " VALUES ('a', 'u', 'w', x'', '', 'done', '{}', '', 1, 1, 0, x'', 0)"
+            " created_at, epoch)"
+            " VALUES ('a', 'u', 'w', x'', '', 'done', '{}', '', 1, 0)"
         )

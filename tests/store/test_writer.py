@@ -101,31 +101,61 @@ def test_a_batch_is_bounded(store: Store) -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_durable_item_makes_its_batch_durable(
+def test_a_durable_item_takes_its_batch_to_the_disk_before_anybody_is_told(
     store: Store, durable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[bool] = []
-    transact = store._database.transact
+    syncs: list[list[object]] = []
+    sync = store._database.sync
 
-    def spy(items, *, durable):  # type: ignore[no-untyped-def]
-        asked.append(durable)
-        return transact(items, durable=durable)
+    def spy() -> None:
+        syncs.append(list(results.seen))
+        sync()
 
-    monkeypatch.setattr(store._database, "transact", spy)
+    monkeypatch.setattr(store._database, "sync", spy)
     results = Results(2)
     with held_up(store):
         store.submit(Append(1), durable=False, done=results)
         store.submit(Append(2), durable=durable, done=results)
     results.wait()
-    assert asked == [False, durable]
+    assert syncs == ([[]] if durable else [])
 
 
-@pytest.mark.parametrize(("durable", "level"), [(True, 2), (False, 1)])
-def test_durability_is_set_before_the_transaction(store: Store, durable: bool, level: int) -> None:
-    store.write(Append(1), durable=not durable)
-    store.write(Append(2), durable=durable)
-    writer: apsw.Connection = store._database._writer  # type: ignore[attr-defined]
-    assert writer.execute("PRAGMA synchronous").fetchall() == [(level,)]
+def test_others_commit_while_a_commit_is_on_its_way_to_the_disk(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way, go_on = threading.Event(), threading.Event()
+
+    def sync() -> None:
+        under_way.set()
+        assert go_on.wait(30)
+
+    monkeypatch.setattr(store._database, "sync", sync)
+    results = Results(1)
+    store.submit(Append(1), durable=True, done=results)
+    assert under_way.wait(30)
+    outsider = apsw.Connection(store.path)  # nor is the file locked against other processes
+    outsider.execute("BEGIN IMMEDIATE; ROLLBACK")
+    outsider.close()
+    assert store.write_now(Append(2)) == 2
+    assert results.seen == []
+    go_on.set()
+    assert results.wait() == [1]
+
+
+def test_after_a_sync_that_failed_nothing_more_is_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which commits the disk has is unknown then, and a later sync that succeeds would not tell."""
+
+    def sync() -> None:
+        raise StoreError("the disk failed", "io")
+
+    monkeypatch.setattr(store._database, "sync", sync)
+    with pytest.raises(StoreError, match="the disk failed"):
+        store.write(Append(1), durable=True)
+    with pytest.raises(StoreError, match="open it again"):
+        store.write(Append(2), durable=False)
+    assert seqs(Path(store.path)) == [1]
 
 
 def test_a_transaction_locks_before_it_reads(store: Store) -> None:
@@ -234,6 +264,130 @@ def test_many_tasks_write_with_one_wake_up_per_batch(
     results, wakes = asyncio.run(main())
     assert results == list(range(50))
     assert wakes == 1
+
+
+def test_what_an_event_loop_submits_in_one_pass_is_committed_together_in_its_own_thread(
+    store: Store,
+) -> None:
+    """No other thread has to get Python's lock from the loop for it."""
+    transactions: dict[str, Tx] = {}
+    threads: set[int] = set()
+
+    class Here(Names):
+        def apply(self, tx: Tx) -> str:
+            threads.add(threading.get_ident())
+            return super().apply(tx)
+
+    async def main() -> list[str]:
+        tasks = (store.awrite(Here(str(n), transactions), durable=n % 2 == 0) for n in range(20))
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(main()) == [str(n) for n in range(20)]
+    assert len({id(tx) for tx in transactions.values()}) == 1
+    assert threads == {threading.get_ident()}
+
+
+def test_only_what_need_not_be_told_in_order_is_told_before_an_earlier_commit_reached_the_disk(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, sync = threading.Event(), store._database.sync
+
+    def slow() -> None:
+        assert go_on.wait(30)
+        sync()
+
+    monkeypatch.setattr(store._database, "sync", slow)
+
+    async def main() -> list[object]:
+        loop, told, all_told = asyncio.get_running_loop(), list[object](), asyncio.Event()
+
+        def done(result: object) -> None:
+            told.append(result)
+            if len(told) == 3:
+                all_told.set()
+
+        store.submit(Append(1), durable=True, done=done, loop=loop)
+        await asyncio.sleep(0)
+        store.submit(Append(2), durable=False, done=done, loop=loop)
+        store.submit(Append(3), durable=False, done=done, loop=loop, ordered=False)
+        while 3 not in told:
+            await asyncio.sleep(0)
+        assert seqs(Path(store.path)) == [1, 2, 3]
+        go_on.set()
+        await all_told.wait()
+        return told
+
+    assert asyncio.run(main()) == [3, 1, 2]
+
+
+def test_a_large_item_does_not_hold_up_the_loop_that_submits_it(store: Store) -> None:
+    threads: list[int] = []
+
+    async def main() -> None:
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        item = Append(1, before=lambda: threads.append(threading.get_ident()))
+        store.submit(item, durable=True, done=lambda _: told.set(), loop=loop, large=True)
+        await told.wait()
+
+    asyncio.run(main())
+    assert threads != [threading.get_ident()]
+
+
+def test_a_loop_that_is_stopped_in_mid_pass_loses_nothing(tmp_path: Path) -> None:
+    store = open_store(url_of(tmp_path / "b.db"))
+    loop = asyncio.new_event_loop()
+
+    def submit_and_stop() -> None:
+        store.submit(Append(1), durable=True, loop=loop)
+        loop.stop()
+
+    loop.call_soon(submit_and_stop)
+    loop.run_forever()
+    loop.close()
+    assert seqs(tmp_path / "b.db") == []
+    store.close()
+    assert seqs(tmp_path / "b.db") == [1]
+
+
+def test_a_refused_disk_leaves_no_gap_behind(store: Store) -> None:
+    """What the writer remembers of a run is forgotten with a transaction that SQLite itself rolled
+    back."""
+
+    class Remembers(Append):
+        def apply(self, tx: Tx) -> int:
+            known = tx.memo.get("r", 0)
+            tx.memo["r"] = self.seq
+            super().apply(tx)
+            return known  # type: ignore[return-value]
+
+    assert store.write(Remembers(1), durable=False) == 0
+    assert store.write(Remembers(2), durable=False) == 1
+    writer: apsw.Connection = store._database._writer  # type: ignore[attr-defined]
+    pages = writer.execute("PRAGMA page_count").fetchall()[0][0]
+    writer.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StoreError) as full:
+        store.write(Remembers(3, size=100_000), durable=False)
+    assert full.value.problem == "full"
+    assert store.write(Remembers(3), durable=False) == 0
+    assert seqs(Path(store.path)) == [1, 2, 3]
+
+
+def test_what_is_remembered_is_forgotten_once_somebody_else_has_written(store: Store) -> None:
+    class Knows(Append):
+        def apply(self, tx: Tx) -> int:
+            known = len(tx.memo)
+            tx.memo["r"] = True
+            super().apply(tx)
+            return known
+
+    assert store.write(Knows(1), durable=False) == 0
+    assert store.write(Knows(2), durable=False) == 1
+    outsider = apsw.Connection(store.path)
+    outsider.execute("UPDATE runs SET status = 'held'")  # changes nothing, so it says nothing
+    assert store.write(Knows(3), durable=False) == 1
+    outsider.execute("INSERT INTO prune_permits VALUES ('x', 1)")
+    outsider.close()
+    assert store.write(Knows(4), durable=False) == 0
 
 
 def test_an_error_reaches_the_task_that_wrote(store: Store) -> None:

@@ -235,14 +235,13 @@ async def _write(request: Write, run: Run) -> Reply:
     item = _item(request, run)
     try:
         visible = not request.durable and not request.deliver
-        if request.at_once or (visible and run.store.idle):
-            # Tens of microseconds without a disk sync: cheaper than a trip through a thread. While
-            # others write, it joins their next group commit instead of waiting for each. What is
-            # given out always goes through the thread, so that news of it arrives in its order.
+        alone = run.store.idle and is_alone(run)
+        if request.at_once or (visible and alone):
+            # Nobody to commit with, and nothing that must be told of in its order.
             order = run.store.write_now(item, durable=request.durable)
-        elif run.store.quick and run.store.idle and is_alone(run):
-            # Nobody to commit with, nobody to be put in order with, and a sync that takes less time
-            # than the trip.
+        elif alone and run.store.quick:
+            # Nobody to be put in order with either, and a sync that takes less time than a trip
+            # through the writer thread.
             order = run.store.write_now(item, durable=request.durable)
             if not request.shielded:
                 await asyncio.sleep(0)  # signals and the user's own tasks get their turn
@@ -268,7 +267,14 @@ async def _commit(item: OwnerWrite, run: Run, request: Write) -> int:
         if not news.done():
             news.set_result(None)
 
-    run.store.submit(item, durable=request.durable, done=done, loop=loop)
+    run.store.submit(
+        item,
+        durable=request.durable,
+        done=done,
+        loop=loop,
+        ordered=request.deliver,
+        large=request.large,
+    )
     while not results:
         try:
             await news

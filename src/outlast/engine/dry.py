@@ -66,7 +66,10 @@ class Record:
 class _Nowhere:
     """The database of a store that nothing is written to, nor read from."""
 
-    def transact(self, items: Sequence[Item[object]], *, durable: bool) -> list[object | Exception]:
+    def transact(self, items: Sequence[Item[object]]) -> list[object | Exception]:
+        raise AssertionError("a replay was about to write")
+
+    def sync(self) -> None:
         raise AssertionError("a replay was about to write")
 
     def read(self, query: str, /, **params: SqlValue) -> list[Row]:

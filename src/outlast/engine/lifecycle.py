@@ -16,7 +16,7 @@ from outlast.engine.drive import drive_async, drive_sync, sequence
 from outlast.engine.ended import Raised, Returned, Stopped
 from outlast.engine.holds import ended_early, signature_changed, swallowed, unreadable
 from outlast.engine.order import PASSES
-from outlast.engine.outcomes import pack
+from outlast.engine.outcomes import is_large, pack
 from outlast.engine.requests import Drain, Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.scope import (
@@ -275,7 +275,8 @@ def _conclude(run: Run, spec: WorkflowSpec, ended: Ended) -> Generator[Request, 
     keeps_owner = becomes.status not in FINAL and bool(run.executing)
     entries = (*interrupted, Entry(event))
     try:
-        yield Write(entries, "record", becomes=becomes, release=not keeps_owner)
+        large = is_large(event)
+        yield Write(entries, "record", becomes=becomes, release=not keeps_owner, large=large)
     except StopRun:  # refused: the last word is not ours
         return Conclusion(run, None)
     run.keeps_owner = keeps_owner

@@ -49,6 +49,15 @@ def pack(data: bytes) -> Generator[Request, Reply, tuple[Raw, Cancelled | None]]
     return Raw(packed), None
 
 
+def is_large(event: Event) -> bool:
+    """Whether an outcome takes long to be written."""
+    match event:
+        case events.StepCompleted(value) | events.RunCompleted(value):
+            return len(bytes(value)) >= codec.LARGE
+        case _:
+            return False
+
+
 def fail(run: Run, call: Call, past: Past, error: ErrorRecord, *before: Event) -> Flow:
     """Record an error that the workflow gets."""
     outcome = events.StepFailed(attempt=past.attempts, error=error, final=True)
@@ -62,7 +71,7 @@ def close(run: Run, call: Call, past: Past, outcome: Event, late: Event, *before
     entries = tuple(Entry(event, call.key) for event in (*before, outcome))
     run.open.pop(call.key, None)  # so that the status written with it is right
     try:
-        order = yield Write(entries, "record", deliver=True, late=late)
+        order = yield Write(entries, "record", deliver=True, late=late, large=is_large(outcome))
         assert isinstance(order, int)
         past.order = order
     except StopRun:

@@ -23,6 +23,7 @@ class Write(Struct, frozen=True):
         deliver: the reply is an outcome, to be given out in its order.
         at_once: do not let other tasks run meanwhile.
         shielded: the caller is cancelled already; further cancellations change nothing.
+        large: it takes long to be written.
         late: what to keep as evidence if the run turns out to be no longer ours.
     """
 
@@ -32,6 +33,7 @@ class Write(Struct, frozen=True):
     deliver: bool = False
     at_once: bool = False
     shielded: bool = False
+    large: bool = False
     late: Event | None = None
     becomes: Becomes | None = None
     release: bool = False

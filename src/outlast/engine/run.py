@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from outlast.engine.requests import Reply, Request
 
 
+FRESH = 0.9
+"""A lease of which so much is left need not be renewed."""
+
+
 class OverdueBody(Protocol):
     """A body that outlived its timeout; see bodies.py."""
 
@@ -106,6 +110,7 @@ class Run:
         self.stop: Stop | None = None
         self._stopped_at = 0.0  # by the boot clock
         self._lease_end = 0.0  # by the boot clock
+        self._renew_at = 0.0  # likewise
         self.ended = False  # the workflow function has; tasks that it left behind may be alive
         self.open: dict[str, AttemptInfo] = {}
         self.cut: dict[str, AttemptInfo] = {}  # over, without an outcome
@@ -223,10 +228,12 @@ class Run:
     ) -> OwnerWrite:
         """An append under this run's epoch, which moves the status along if it has changed."""
         # Opening something is a heartbeat too: the owner is alive, and the body that follows
-        # should find the lease as long as it can be.
-        lease = lease_from(self.world, self.settings.lease) if mode == "open" else None
-        if lease is not None:
+        # should find the lease about as long as it can be.
+        lease = None
+        if mode == "open" and self.world.boot() >= self._renew_at:
+            lease = lease_from(self.world, self.settings.lease)
             self._lease_end = lease.boot
+            self._renew_at = lease.boot - self.settings.lease * FRESH
         return OwnerWrite(
             run_id=self.run_id,
             epoch=self.epoch,

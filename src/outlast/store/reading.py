@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import cast
 
 import apsw
 
@@ -15,7 +16,6 @@ from outlast.store.connection import check_library, connect, disconnect, store_e
 from outlast.store.migrations import read_version
 from outlast.store.open import parse_url
 from outlast.store.queries import load_queries
-from outlast.store.sqlite import SqliteTx
 from outlast.store.writer import Store
 from outlast.world import World
 
@@ -74,13 +74,17 @@ class _ReadOnly:
             disconnect(self._connection)
             raise
 
-    def transact(self, items: Sequence[Item[object]], *, durable: bool) -> list[object | Exception]:
+    def transact(self, items: Sequence[Item[object]]) -> list[object | Exception]:
         raise StoreError(f"store {self._path} was opened for reading only", "read-only")
+
+    def sync(self) -> None:
+        """Nothing was committed."""
 
     def read(self, query: str, /, **params: SqlValue) -> list[Row]:
         with self._lock:
             try:
-                return SqliteTx(self._connection, load_queries()).run(query, **params)
+                rows = self._connection.execute(load_queries()[query], params).fetchall()
+                return cast("list[Row]", rows)
             except apsw.Error as exc:
                 raise store_error(exc, self._path) from exc
 

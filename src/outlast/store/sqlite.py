@@ -1,8 +1,12 @@
 """The embedded database: one SQLite file, one connection that writes and one that reads."""
 
+import fcntl
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from functools import cache
+from itertools import chain
+from pathlib import Path
 from typing import cast
 
 import apsw
@@ -17,19 +21,62 @@ from outlast.store.connection import (
     file_id,
     in_trouble,
     store_error,
+    system_error,
 )
 from outlast.world import World
+
+TICK = 0.1
+"""Seconds; more than what separates two times of a file system whose clock is coarse."""
+
+
+TOGETHER = (64, 8, 1)
+"""Rows of one INSERT. Each statement gives up Python's lock and has to get it back from threads
+that run user code, so a hundred of them take many times as long as one with a hundred rows."""
 
 
 class SqliteTx:
     """An open transaction, see `base.Tx`."""
 
-    def __init__(self, connection: apsw.Connection, queries: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        queries: Mapping[str, str],
+        memo: MutableMapping[str, object],
+    ) -> None:
+        self.memo = memo
         self._connection = connection
         self._queries = queries
+        self._events: list[Row] = []
 
     def run(self, query: str, /, **params: SqlValue) -> list[Row]:
-        return cast(list[Row], self._connection.execute(self._queries[query], params).fetchall())
+        if self._events:
+            self.flush()
+        return cast("list[Row]", self._connection.execute(self._queries[query], params).fetchall())
+
+    def append(self, event: Row) -> None:
+        self._events.append(event)
+
+    @property
+    def pending(self) -> int:
+        """How many events wait to be inserted."""
+        return len(self._events)
+
+    def flush(self) -> None:
+        """Insert what `append` was given."""
+        events, self._events = self._events, []
+        done = 0
+        for size in TOGETHER:
+            while done + size <= len(events):
+                insert = _insert(self._queries["append_events"], size)
+                self._connection.execute(insert, [*chain(*events[done : done + size])])
+                done += size
+
+
+@cache
+def _insert(one: str, rows: int) -> str:
+    """The INSERT of one row, for several."""
+    head, values, row = one.rstrip(";").rpartition("VALUES")
+    return head + values + ",".join([row] * rows)
 
 
 class SqliteDatabase:
@@ -53,41 +100,63 @@ class SqliteDatabase:
             StoreError: it cannot be opened.
         """
         self._path = path
+        self._folder = str(Path(path).resolve().parent)
+        self._folder_seen = 0
         self._queries = queries
         self._world = world
         self._busy_timeout = busy_timeout
         self._pid = os.getpid()
         self._file = file_id(path)
         self._wal: FileId | None = None  # known from the first commit on
+        self._log: int | None = None  # descriptor of that file
         self._closed = False
         self._read_lock = threading.Lock()
         self._writer: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
-        self._durable = False
+        self._memo: dict[str, object] = {}
+        self._version: int | None = None  # of the file's content, as our last commit left it
         try:
-            self._writer = self._open()
+            self._writer = self._open_writer()
             self._reader = self._open()
         except BaseException:
             self.close()
             raise
 
-    def transact(self, items: Sequence[Item[object]], *, durable: bool) -> list[object | Exception]:
+    def transact(self, items: Sequence[Item[object]]) -> list[object | Exception]:
         """See `base.Database.transact`."""
         self._check()
         try:
             if self._writer is None:
-                self._writer = self._open()
-            self._set_durable(self._writer, durable)
+                self._writer = self._open_writer()
             results = self._try_together(self._writer, items)
             if results is None:
                 results = [self._alone(self._writer, item) for item in items]
             if self._wal is None:
                 self._wal = file_id(f"{self._path}-wal")
+                self._log = os.open(f"{self._path}-wal", os.O_RDONLY)
             return results
         except apsw.Error as exc:
             raise store_error(exc, self._path, self._writer) from exc
         finally:
             self._tidy()
+
+    def sync(self) -> None:
+        """See `base.Database.sync`.
+
+        SQLite could do this within the commit (`synchronous=FULL`), and would keep the file locked
+        meanwhile. Here other threads and processes write on, and one sync serves them all: it is
+        the same call for the same file, the log of all commits since the last checkpoint, and a
+        checkpoint makes sure of its own by itself.
+        """
+        if self._log is None:
+            return  # nothing was committed
+        try:
+            if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone does not reach the disk
+                fcntl.fcntl(self._log, fcntl.F_FULLFSYNC)
+            else:
+                os.fdatasync(self._log)
+        except OSError as exc:
+            raise system_error(exc, self._path) from exc
 
     def read(self, query: str, /, **params: SqlValue) -> list[Row]:
         """See `base.Database.read`."""
@@ -96,7 +165,8 @@ class SqliteDatabase:
             if self._reader is None:
                 self._reader = self._open()
             try:
-                return SqliteTx(self._reader, self._queries).run(query, **params)
+                rows = self._reader.execute(self._queries[query], params).fetchall()
+                return cast("list[Row]", rows)
             except apsw.Error as exc:
                 raise store_error(exc, self._path, self._reader) from exc
 
@@ -111,11 +181,29 @@ class SqliteDatabase:
         writer, self._writer = self._writer, None
         if writer is not None:
             disconnect(writer)
+        log, self._log = self._log, None
+        if log is not None:
+            os.close(log)
 
     def _check(self) -> None:
         check_process(self._pid, self._path)
         if self._closed:
             raise StoreError(f"store {self._path} is closed; open it again", "closed")
+        # Before every commit. `Path.stat` takes twice the time.
+        folder = os.stat(self._folder).st_mtime_ns  # noqa: PTH116
+        if folder != self._folder_seen:
+            self._check_files(folder)
+
+    def _check_files(self, folder: int) -> None:
+        """Notice that the file or its log was replaced or deleted.
+
+        They are looked at only when their folder has changed. On Linux 6.13 and later a file whose
+        times were asked for must have exact ones at the next write, and its next sync then writes
+        them to the disk too: a commit would take half as long again.
+
+        Args:
+            folder: when the folder was changed last.
+        """
         if file_id(self._path) != self._file:
             # SQLite would go on writing into the old file, which nobody can reach any more.
             raise StoreError(
@@ -123,12 +211,17 @@ class SqliteDatabase:
                 "open it again",
                 "gone",
             )
-        if self._wal is not None and file_id(f"{self._path}-wal") != self._wal:
+        if self._wal is None:
+            return
+        if file_id(f"{self._path}-wal") != self._wal:
             raise StoreError(
                 f"store {self._path}: its -wal file was replaced while it was open, and with it "
                 "what was written last; restore a copy of the store",
                 "gone",
             )
+        # Within one tick of a coarse clock a second change would leave the same time.
+        if self._world.wall() - folder / 1e9 > TICK:
+            self._folder_seen = folder
 
     def _open(self) -> apsw.Connection:
         connection = connect(self._path, self._world, self._busy_timeout)
@@ -138,42 +231,50 @@ class SqliteDatabase:
         except BaseException:
             disconnect(connection)
             raise
-        self._durable = False
         return connection
 
-    def _set_durable(self, writer: apsw.Connection, durable: bool) -> None:
-        """Choose what the next commit survives. SQLite ignores this inside a transaction."""
-        if durable != self._durable:
-            writer.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            self._durable = durable
+    def _open_writer(self) -> apsw.Connection:
+        """The triggers guard the events against other programs. Here every statement is known, and
+        none of them changes an event (a test looks), so that a trigger for each insert, more
+        than the insert itself takes, is saved."""
+        connection = self._open()
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        self._version = None
+        return connection
 
     def _try_together(
         self, writer: apsw.Connection, items: Sequence[Item[object]]
     ) -> list[object | Exception] | None:
         """All items in one transaction; None, and nothing written, if one of them spoils it."""
-        tx = SqliteTx(writer, self._queries)
+        tx = self._begin(writer)
         results: list[object | Exception] = []
-        writer.execute("BEGIN IMMEDIATE")
         for item in items:
-            changes = writer.total_changes()
+            changes = writer.total_changes() + tx.pending
             try:
                 results.append(item.apply(tx))
             except Exception as exc:
                 if isinstance(exc, apsw.Error) and in_trouble(exc):
                     raise
-                if not isinstance(exc, OutlastError) or writer.total_changes() != changes:
+                wrote = writer.total_changes() + tx.pending != changes
+                if not isinstance(exc, OutlastError) or wrote:
                     self._roll_back(writer)
                     return None
                 results.append(exc)
-        writer.execute("COMMIT")
+        try:
+            self._commit(writer, tx)
+        except apsw.Error as exc:
+            if in_trouble(exc):
+                raise
+            self._roll_back(writer)
+            return None
         return results
 
     def _alone(self, writer: apsw.Connection, item: Item[object]) -> object | Exception:
         """One item in a transaction of its own."""
         try:
-            writer.execute("BEGIN IMMEDIATE")
-            result = item.apply(SqliteTx(writer, self._queries))
-            writer.execute("COMMIT")
+            tx = self._begin(writer)
+            result = item.apply(tx)
+            self._commit(writer, tx)
             return result
         except apsw.Error as exc:
             error = store_error(exc, self._path, writer)
@@ -182,6 +283,18 @@ class SqliteDatabase:
         except Exception as exc:
             self._roll_back(writer)
             return exc
+
+    def _begin(self, writer: apsw.Connection) -> SqliteTx:
+        writer.execute("BEGIN IMMEDIATE")
+        if writer.data_version() != self._version:
+            self._memo.clear()  # another connection has written, or our last transaction failed
+        self._version = None
+        return SqliteTx(writer, self._queries, self._memo)
+
+    def _commit(self, writer: apsw.Connection, tx: SqliteTx) -> None:
+        tx.flush()
+        writer.execute("COMMIT")
+        self._version = writer.data_version()
 
     def _roll_back(self, writer: apsw.Connection) -> None:
         # SQLite has already rolled back by itself after some errors (a full disk, for one).
@@ -195,7 +308,8 @@ class SqliteDatabase:
         if writer is None:
             return
         try:
-            self._roll_back(writer)
+            if writer.in_transaction:
+                self._roll_back(writer)
         except apsw.Error:
             self._writer = None
             disconnect(writer)

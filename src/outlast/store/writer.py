@@ -37,19 +37,34 @@ _log = logging.getLogger(__name__)
 
 
 class _Entry(Struct, frozen=True):
-    """A queued item, and who is told what became of it."""
+    """An item to be committed, and who is told what became of it; see `Store.submit`."""
 
     item: Item[object]
     durable: bool
     done: Callable[[object], None] | None
     loop: asyncio.AbstractEventLoop | None
+    ordered: bool = True
+
+
+class _Batch(Struct, frozen=True):
+    """Items that were committed together, and what became of each."""
+
+    entries: Sequence[_Entry]
+    results: Sequence[object]
+    start: float  # by the boot clock
+
+    @property
+    def durable(self) -> bool:
+        return any(entry.durable for entry in self.entries)
 
 
 class Store:
     """An open store. Every method may be called from any thread.
 
-    Items are committed one by one by their callers while nobody else writes, and in groups by the
-    writer thread as soon as several want to.
+    Items are committed one by one by their callers while nobody else writes, and in groups as soon
+    as several want to: what an event loop submits in one pass is committed at the end of the pass,
+    in the loop's own thread; what comes from elsewhere, by the writer thread. The writer thread
+    waits for the disk, and a commit that is on its way there holds up no other.
 
     Attributes:
         url: as given to `open_store`.
@@ -64,8 +79,11 @@ class Store:
         self._database = database
         self._pid = os.getpid()
         self._lock = threading.Lock()  # held during a transaction
+        self._flushing = threading.Lock()  # held while what was committed goes to the disk
         self._wake = threading.Condition()  # guards everything below
-        self._queue: deque[_Entry] = deque()
+        self._queue: deque[_Entry] = deque()  # to be committed by the writer thread
+        self._committed: deque[_Batch] = deque()  # to go to the disk, then to be told of
+        self._gathered: dict[asyncio.AbstractEventLoop, list[_Entry]] = {}  # of a loop's pass
         self._thread: threading.Thread | None = None
         self._closed = False
         self._broken: BaseException | None = None
@@ -86,7 +104,8 @@ class Store:
     def idle(self) -> bool:
         """Whether nothing is being written and nothing is queued, so that `write_now` would not
         have to wait for this process."""
-        return not self._queue and not self._lock.locked()
+        waiting = self._queue or self._committed or self._gathered
+        return not (waiting or self._lock.locked() or self._flushing.locked())
 
     @property
     def quick(self) -> bool:
@@ -104,7 +123,6 @@ class Store:
             StoreError: the store is in trouble; nothing was written.
             Exception: what the item raised.
         """
-        self._check()
         if self.idle:
             return self.write_now(item, durable=durable)  # saves two thread switches
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
@@ -123,9 +141,12 @@ class Store:
 
         A visible commit takes some microseconds, so that an event loop may well wait for it.
         """
-        self._check()
+        self._check()  # before the lock, which a forked child would wait for in vain
+        start = self.world.boot()
         with self._lock:
-            (result,) = self._transact([item], durable)
+            (result,) = self._database.transact([item])
+        if durable:
+            self._sync_up(start)
         if isinstance(result, Exception):
             raise result
         return cast(T, result)
@@ -156,33 +177,35 @@ class Store:
         durable: bool,
         done: Callable[[T | Exception], None] | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
+        ordered: bool = True,
+        large: bool = False,
     ) -> None:
-        """Queue `item` for the writer thread; never blocks, cannot be withdrawn.
+        """Have `item` committed with whatever else comes now; never blocks, cannot be withdrawn.
 
         Args:
             item: the unit of work.
             durable: see `write`.
-            done: called once with the result, or with the exception. The callbacks of queued items
+            done: called once with the result, or with the exception. The callbacks of ordered items
                 run in the order of their commits.
             loop: where `done` is called; by default it is called in the writer thread, where it
                 must be quick and must not wait for this store. A loop that is closed by
                 then is told nothing.
+            ordered: otherwise `done` may be called ahead of those of items that were committed
+                before and are still on their way to the disk.
+            large: committing it takes long, so that no event loop should do it.
 
         Raises:
             StoreError: the store is closed or broken.
         """
         self._check()
-        entry = _Entry(item, durable, cast(Callable[[object], None] | None, done), loop)
-        with self._wake:
-            self._check()  # close() and a broken writer leave nobody to serve the queue
-            if self._thread is None:
-                if sys.getswitchinterval() == PYTHONS_OWN:  # a choice of the user's is left alone
-                    sys.setswitchinterval(SWITCH_INTERVAL)
-                thread = threading.Thread(target=self._serve, name="outlast-writer", daemon=True)
-                thread.start()
-                self._thread = thread
-            self._queue.append(entry)
-            self._wake.notify()
+        entry = _Entry(item, durable, cast("Callable[[object], None] | None", done), loop, ordered)
+        if loop is None or large or asyncio._get_running_loop() is not loop:
+            self._enqueue([entry])
+        elif (gathered := self._gathered.get(loop)) is not None:
+            gathered.append(entry)
+        else:
+            self._gathered[loop] = [entry]
+            loop.call_soon(self._commit_gathered, loop)
 
     def read(self, query: str, /, **params: SqlValue) -> list[Row]:
         """Rows of a named query, without waiting for a commit that is under way.
@@ -203,6 +226,8 @@ class Store:
             StoreError: the time was not enough; the callers of what is left are told so too.
         """
         check_process(self._pid, self.path)
+        for loop in list(self._gathered):  # a loop that was stopped or closed in mid-pass
+            self._enqueue(self._gathered.pop(loop))
         with self._wake:
             self._closed = True
             self._wake.notify()
@@ -219,13 +244,17 @@ class Store:
                 "busy",
             )
         try:
-            self._database.close()
+            with self._flushing:
+                self._database.close()
             _stores.discard(self)
         finally:
             self._lock.release()
 
     def _check(self) -> None:
         check_process(self._pid, self.path)
+        self._check_open()
+
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreError(f"store {self.path} is closed; open it again", "closed")
         if self._broken is not None:
@@ -236,19 +265,68 @@ class Store:
         error.__cause__ = why
         return error
 
+    def _enqueue(self, entries: Sequence[_Entry] = (), batch: _Batch | None = None) -> None:
+        """Give the writer thread something to do: entries to be committed, or a committed batch."""
+        with self._wake:
+            self._check_open()  # close() and a broken writer leave nobody to serve the queue
+            if self._thread is None:
+                if sys.getswitchinterval() == PYTHONS_OWN:  # a choice of the user's is left alone
+                    sys.setswitchinterval(SWITCH_INTERVAL)
+                thread = threading.Thread(target=self._serve, name="outlast-writer", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._queue.extend(entries)
+            if batch is not None:
+                self._committed.append(batch)
+            self._wake.notify()
+
+    def _commit_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
+        """At the end of a pass of an event loop, in its thread. No other thread runs Python code of
+        ours meanwhile, so this takes a fraction of what it takes in the writer thread, which has to
+        get Python's lock back from the loop after each statement."""
+        gathered = self._gathered.pop(loop, None)
+        if gathered is None:
+            return  # the store was closed
+        if self._queue or not self._lock.acquire(blocking=False):
+            self._hand_over(gathered)
+            return
+        entries = gathered[:BATCH]
+        if len(gathered) > BATCH:
+            self._gathered[loop] = gathered[BATCH:]
+            loop.call_soon(self._commit_gathered, loop)
+        try:
+            batch = self._transact(entries)
+        finally:
+            self._lock.release()
+        at_once = [i for i, e in enumerate(entries) if not (e.durable or e.ordered)]
+        if len(at_once) < len(entries):
+            left = [i for i, e in enumerate(entries) if e.durable or e.ordered]
+            rest = _Batch([entries[i] for i in left], [batch.results[i] for i in left], batch.start)
+            self._hand_over(rest.entries, rest)
+        _tell([(entries[i], batch.results[i]) for i in at_once])
+
+    def _hand_over(self, entries: Sequence[_Entry], batch: _Batch | None = None) -> None:
+        try:
+            self._enqueue(entries if batch is None else (), batch)
+        except StoreError as exc:  # it was closed since
+            _tell([(entry, _copy(exc)) for entry in entries])
+
     def _serve(self) -> None:
         """Body of the writer thread."""
         try:
             while True:
                 with self._wake:
-                    while not self._queue and not self._closed:
+                    while not (self._queue or self._committed or self._closed):
                         self._wake.wait()
-                    if not self._queue:
+                    if not (self._queue or self._committed):
                         return
-                with self._lock:  # first the lock, then the batch: it grows while we wait
-                    batch = self._take()
-                    results = self._commit(batch)
-                _deliver(batch, results)
+                    batches = [*self._committed]
+                    self._committed.clear()
+                if not batches:
+                    with self._lock:  # first the lock, then the batch: it grows while we wait
+                        batches = [self._transact(self._take())]
+                for batch in self._to_disk(batches):
+                    _deliver(batch.entries, batch.results)
         except BaseException as exc:
             with self._wake:
                 self._broken = exc
@@ -259,27 +337,52 @@ class Store:
         with self._wake:
             return [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
 
-    def _commit(self, batch: Sequence[_Entry]) -> Sequence[object]:
-        durable = any(entry.durable for entry in batch)
+    def _transact(self, entries: Sequence[_Entry]) -> _Batch:
+        """Commit entries; the caller has the lock."""
+        start = self.world.boot()
         try:
-            return self._transact([entry.item for entry in batch], durable)
+            return _Batch(entries, self._database.transact([e.item for e in entries]), start)
         except StoreError as exc:
             # Every caller raises its own, or their tracebacks would run into one another.
-            return [_copy(exc) for _ in batch]
+            return _Batch(entries, [_copy(exc) for _ in entries], start)
         except BaseException as exc:
-            _deliver(batch, [self._stopped(exc) for _ in batch])
+            _deliver(entries, [self._stopped(exc) for _ in entries])
             raise
 
-    def _transact(self, items: Sequence[Item[object]], durable: bool) -> list[object | Exception]:
-        start = self.world.boot()
-        results = self._database.transact(items, durable=durable)
-        if durable:
-            self._sync += (self.world.boot() - start - self._sync) / 8
-        return results
+    def _to_disk(self, batches: Sequence[_Batch]) -> Sequence[_Batch]:
+        """Sync once for all of them."""
+        if not any(batch.durable for batch in batches):
+            return batches
+        try:
+            self._sync_up(batches[0].start)
+        except StoreError as exc:
+            return [_Batch(b.entries, [_copy(exc) for _ in b.entries], b.start) for b in batches]
+        except BaseException as exc:
+            for batch in batches:
+                _deliver(batch.entries, [self._stopped(exc) for _ in batch.entries])
+            raise
+        return batches
+
+    def _sync_up(self, start: float) -> None:
+        """Wait for the disk, outside of the transaction: others commit meanwhile.
+
+        A sync that failed leaves open which commits the disk has, and a later one that succeeds
+        does not tell either. So nothing more is written: who opens the store again finds what is
+        there.
+        """
+        try:
+            with self._flushing:
+                self._database.sync()
+        except StoreError as exc:
+            with self._wake:
+                self._broken = exc
+            raise
+        self._sync += (self.world.boot() - start - self._sync) / 8
 
     def _abandon(self, error: StoreError) -> int:
         with self._wake:
-            left = list(self._queue)
+            left = [*(e for b in self._committed for e in b.entries), *self._queue]
+            self._committed.clear()
             self._queue.clear()
         _deliver(left, [_copy(error) for _ in left])
         return len(left)

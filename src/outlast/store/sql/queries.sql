@@ -1,23 +1,23 @@
 -- Every statement the library runs against table `runs` and table `events`, by name.
 -- All columns of a run are always listed in the order of `records.RunRow`.
 
--- What an owner's write must find unchanged.
+-- Where a run's journal ends, and what an owner's write must find unchanged.
 -- name: fence
-SELECT seq, head, epoch, status FROM runs WHERE run_id = :run_id;
+SELECT coalesce(last.seq, 0), coalesce(last.hash, zeroblob(32)), r.epoch, r.status, r.loop
+FROM runs AS r LEFT JOIN events AS last ON last.run_id = r.run_id
+ AND last.seq = (SELECT max(seq) FROM events WHERE run_id = r.run_id)
+WHERE r.run_id = :run_id;
 
--- The projection moves in the transaction of the event that explains it. A lease may be renewed with
--- it.
--- name: advance_run
-UPDATE runs
-SET seq = :seq, head = :head, updated_at = :at,
-    lease_wall = coalesce(:lease_wall, lease_wall), lease_boot = coalesce(:lease_boot, lease_boot),
-    loop = iif(:stays, loop, :loop),
-    loop_since = iif(:stays OR loop IS :loop, loop_since, :first)
-WHERE run_id = :run_id;
+-- See `journal.extend`.
+-- name: set_loop
+UPDATE runs SET loop = :loop, loop_since = :since WHERE run_id = :run_id;
 
+-- After the event that explains it.
 -- name: set_status
 UPDATE runs
-SET status = :status, reason = :reason, detail = :detail, due_at = :due_at
+SET status = :status, reason = :reason, detail = :detail, due_at = :due_at,
+    (sealed_seq, sealed_head) = (SELECT seq, hash FROM events WHERE run_id = :run_id
+                                 ORDER BY seq DESC LIMIT 1)
 WHERE run_id = :run_id;
 
 -- name: set_owner
@@ -48,21 +48,27 @@ WHERE status IN ('running', 'waiting')
 
 -- name: insert_run
 INSERT INTO runs (run_id, uid, workflow, source, args, digest, status, tags, trace_id,
-                  created_at, updated_at, seq, head, epoch)
-VALUES (:run_id, :uid, :workflow, :source, :args, :digest, 'queued', :tags, :trace_id,
-        :at, :at, 0, :head, 0);
+                  created_at, epoch)
+VALUES (:run_id, :uid, :workflow, :source, :args, :digest, 'queued', :tags, :trace_id, :at, 0);
 
--- name: append_event
+-- For one event; the values are repeated for several.
+-- name: append_events
 INSERT INTO events (run_id, seq, kind, key, data, at, epoch, hash)
-VALUES (:run_id, :seq, :kind, :key, :data, :at, :epoch, :hash);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: read_run
-SELECT run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
-       created_at, updated_at, due_at, seq, head, epoch, owner, lease_wall, lease_boot
-FROM runs WHERE run_id = :run_id;
+SELECT r.run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
+       created_at, max(r.created_at, last.at), due_at, last.seq, last.hash, r.epoch, owner, lease_wall, lease_boot
+FROM runs AS r JOIN events AS last ON last.run_id = r.run_id
+ AND last.seq = (SELECT max(seq) FROM events WHERE run_id = r.run_id)
+WHERE r.run_id = :run_id;
 
 -- name: read_args
 SELECT args FROM runs WHERE run_id = :run_id;
+
+-- The event that changed the run's status last, which its journal must contain.
+-- name: read_seal
+SELECT sealed_seq, sealed_head FROM runs WHERE run_id = :run_id;
 
 -- The turn loop that a run stands in, see `journal.extend`.
 -- name: read_loop
@@ -76,20 +82,22 @@ SELECT run_id FROM runs WHERE substr(run_id, 1, length(:prefix)) = :prefix ORDER
 SELECT run_id FROM runs ORDER BY created_at DESC, run_id DESC LIMIT 1;
 
 -- name: list_runs
-SELECT run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
-       created_at, updated_at, due_at, seq, head, epoch, owner, lease_wall, lease_boot
-FROM runs
+SELECT r.run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
+       created_at, max(r.created_at, last.at), due_at, last.seq, last.hash, r.epoch, owner, lease_wall, lease_boot
+FROM runs AS r JOIN events AS last ON last.run_id = r.run_id
+ AND last.seq = (SELECT max(seq) FROM events WHERE run_id = r.run_id)
 WHERE (:status IS NULL OR status = :status) AND (:workflow IS NULL OR workflow = :workflow)
-ORDER BY created_at DESC, run_id DESC
+ORDER BY created_at DESC, r.run_id DESC
 LIMIT :limit;
 
 -- Unfinished runs that may lack a living owner, oldest first.
 -- name: list_unfinished
-SELECT run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
-       created_at, updated_at, due_at, seq, head, epoch, owner, lease_wall, lease_boot
-FROM runs
+SELECT r.run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
+       created_at, max(r.created_at, last.at), due_at, last.seq, last.hash, r.epoch, owner, lease_wall, lease_boot
+FROM runs AS r JOIN events AS last ON last.run_id = r.run_id
+ AND last.seq = (SELECT max(seq) FROM events WHERE run_id = r.run_id)
 WHERE status IN ('queued', 'running', 'waiting')
-ORDER BY created_at, run_id;
+ORDER BY created_at, r.run_id;
 
 -- Runs that have not ended, oldest first.
 -- name: live_runs
