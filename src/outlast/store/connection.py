@@ -17,6 +17,8 @@ FileId = tuple[int, int]
 _open: dict[int, tuple[FileId, apsw.Connection]] = {}
 """Every connection of this process, by id(). They are closed by their owner, never by chance."""
 
+_this_process = os.getpid()  # asking the system for it takes longer than all else in a check
+
 _inherited: set[FileId] = set()
 """Files that were open in the parent when this process was forked off."""
 
@@ -136,7 +138,7 @@ def check_process(pid: int, path: str) -> None:
     Raises:
         StoreError: this process is not the one that opened the store.
     """
-    if os.getpid() != pid:
+    if pid != _this_process:
         raise _forked(path)
 
 
@@ -203,6 +205,8 @@ def _disown() -> None:
     lock table per process, the fork copies it, and so the child would believe that it holds
     locks which only its parent has.
     """
+    global _this_process
+    _this_process = os.getpid()
     for identity, connection in _open.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
         _inherited.add(identity)

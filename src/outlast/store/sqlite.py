@@ -29,7 +29,7 @@ TICK = 0.1
 """Seconds; more than what separates two times of a file system whose clock is coarse."""
 
 
-TOGETHER = (64, 8, 1)
+TOGETHER = (64, 32, 16, 8, 4, 2, 1)
 """Rows of one INSERT. Each statement gives up Python's lock and has to get it back from threads
 that run user code, so a hundred of them take many times as long as one with a hundred rows."""
 
