@@ -12,6 +12,7 @@ from typing import Literal, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from outlast.errors import LostRun, OutlastError, StoreError
 from outlast.events import Event, RunAccepted, RunCreated, TurnSaved, escape_surrogates
@@ -268,7 +269,9 @@ def row_differs(row: RunRow, args: bytes, created: RunCreated) -> bool:
 
 
 def put_status(tx: Tx, run_id: str, becomes: Becomes) -> None:
-    """Set a run's status, inside the transaction that appends the event which explains it."""
+    """Set a run's status, behind the event that explains it and in the same transaction."""
+    tail = tail_of(tx, run_id)
+    assert tail is not None
     tx.run(
         "set_status",
         run_id=run_id,
@@ -276,8 +279,10 @@ def put_status(tx: Tx, run_id: str, becomes: Becomes) -> None:
         reason=becomes.reason,
         detail=None if becomes.detail is None else escape_surrogates(becomes.detail),
         due_at=becomes.due_at,
+        seq=tail.seq,
+        head=tail.head,
     )
-    tx.memo.pop(run_id, None)
+    tx.memo[run_id] = replace(tail, status=becomes.status)
 
 
 def put_lease(tx: Tx, run_id: str, epoch: int, lease: Lease) -> bool:
@@ -296,7 +301,8 @@ def put_owner(tx: Tx, run_id: str, epoch: int, owner: Identity | None, lease: Le
         lease_wall=None if lease is None else lease.wall,
         lease_boot=None if lease is None else lease.boot,
     )
-    tx.memo.pop(run_id, None)
+    if (tail := tx.memo.get(run_id)) is not None:
+        tx.memo[run_id] = replace(cast(Tail, tail), epoch=epoch)
 
 
 def to_run(row: Row) -> RunRow:

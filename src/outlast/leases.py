@@ -4,6 +4,7 @@ A claim is one transaction. It raises the run's epoch, and from then on every wr
 owner is refused (journal.OwnerWrite), however late that owner wakes up.
 """
 
+import dataclasses
 from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import cast
@@ -155,7 +156,33 @@ class Create:
             forked=self.forked,
         )
         extend(tx, new.run_id, 0, self.at, [Entry(event)])
-        return to_run(tx.run("read_run", run_id=new.run_id)[0]), True
+        return self._row(tx), True
+
+    def _row(self, tx: Tx) -> RunRow:
+        """The row as it stands in the store now."""
+        new, tail = self.new, tail_of(tx, self.new.run_id)
+        assert tail is not None
+        return RunRow(
+            run_id=new.run_id,
+            uid=self.uid,
+            workflow=new.workflow,
+            source=new.source,
+            digest=new.digest,
+            status="queued",
+            reason=None,
+            detail=None,
+            tags=dict(new.tags),
+            trace_id=self.trace_id,
+            created_at=self.at,
+            updated_at=self.at,
+            due_at=None,
+            seq=tail.seq,
+            head=tail.head,
+            epoch=0,
+            owner=None,
+            lease_wall=None,
+            lease_boot=None,
+        )
 
 
 def _check_workflow(row: RunRow, workflow: str) -> None:
@@ -231,10 +258,32 @@ class Claim:
         put_owner(tx, row.run_id, epoch, self.owner, self.lease)
         if moved is not None:
             tx.run("set_source", run_id=row.run_id, source=msgspec.json.encode(moved).decode())
-        args = tx.run("read_args", run_id=row.run_id)[0][0]
-        loop, since = cast(tuple[str | None, int], tx.run("read_loop", run_id=row.run_id)[0])
-        now = to_run(tx.run("read_run", run_id=row.run_id)[0])
-        return Claimed(now, cast(bytes, args), created, crash, loop, since)
+        if self.create is not None and created:
+            return Claimed(self._ours(row, tx), self.create.new.args, created, crash, None, 0)
+        ((args, loop, since),) = cast(
+            list[tuple[bytes, str | None, int]], tx.run("read_claimed", run_id=row.run_id)
+        )
+        return Claimed(self._ours(row, tx), args, created, crash, loop, since)
+
+    def _ours(self, row: RunRow, tx: Tx) -> RunRow:
+        """The row as it stands in the store now."""
+        tail = tail_of(tx, row.run_id)
+        assert tail is not None
+        return dataclasses.replace(
+            row,
+            source=self.source or row.source,
+            status="running",
+            reason=None,
+            detail=None,
+            updated_at=self.at,
+            due_at=None,
+            seq=tail.seq,
+            head=tail.head,
+            epoch=tail.epoch,
+            owner=self.owner,
+            lease_wall=self.lease.wall,
+            lease_boot=self.lease.boot,
+        )
 
 
 @dataclass(frozen=True, slots=True)

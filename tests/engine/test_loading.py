@@ -114,7 +114,7 @@ ALL = [chat, two_loops, with_company, loops_in_tasks, loops_in_turns, with_error
 def loaded(url: str, run_id: str = "r") -> tuple[list[StoredEvent], StoredEvent | None]:
     """What a resume would read."""
     store = get_store(url).store
-    loop, since = store.read("read_loop", run_id=run_id)[0]
+    loop, since = store.read("read_claimed", run_id=run_id)[0][1:]
     assert loop is None or isinstance(loop, str)
     assert isinstance(since, int)
     return load(store, run_id, loop, since)

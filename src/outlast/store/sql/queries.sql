@@ -16,8 +16,7 @@ UPDATE runs SET loop = :loop, loop_since = :since WHERE run_id = :run_id;
 -- name: set_status
 UPDATE runs
 SET status = :status, reason = :reason, detail = :detail, due_at = :due_at,
-    (sealed_seq, sealed_head) = (SELECT seq, hash FROM events WHERE run_id = :run_id
-                                 ORDER BY seq DESC LIMIT 1)
+    sealed_seq = :seq, sealed_head = :head
 WHERE run_id = :run_id;
 
 -- name: set_owner
@@ -70,9 +69,10 @@ SELECT args FROM runs WHERE run_id = :run_id;
 -- name: read_seal
 SELECT sealed_seq, sealed_head FROM runs WHERE run_id = :run_id;
 
--- The turn loop that a run stands in, see `journal.extend`.
--- name: read_loop
-SELECT loop, loop_since FROM runs WHERE run_id = :run_id;
+-- What a resume needs besides the row: the arguments, and the turn loop that the run stands in (see
+-- `journal.extend`).
+-- name: read_claimed
+SELECT args, loop, loop_since FROM runs WHERE run_id = :run_id;
 
 -- Ids that start with a prefix; two are enough to know that it is ambiguous.
 -- name: find_runs
