@@ -4,9 +4,14 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec import Raw
 
+from outlast import Client
 from outlast.errors import StoreError
+from outlast.events import ErrorRecord, RunCreated, RunFailed
+from outlast.journal import GENESIS, link
 from outlast.store import migrations, open_store
+from outlast.world import World
 from tests.store.helpers import Append, assert_intact, output_of, python, query, seqs, url_of
 
 EXTRA = (
@@ -62,17 +67,63 @@ def schema_of(path: Path) -> list[tuple[object, ...]]:
 def test_a_new_store_has_the_version_of_the_library(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     open_store(url_of(path)).close()
-    assert query(path, "SELECT version FROM store_version") == [(1,)]
+    assert query(path, "SELECT version FROM store_version") == [(2,)]
     assert query(path, "PRAGMA application_id") == [(migrations.APPLICATION_ID,)]
     assert query(path, "PRAGMA journal_mode") == [("wal",)]
 
 
-def test_every_statement_of_a_script_is_run_once() -> None:
-    script = migrations.load_migrations()[0]
-    statements = list(migrations._statements(script))
-    starts = [line.split()[0] for line in script.splitlines() if line.startswith(("CREATE", "INS"))]
-    assert len(statements) == len(starts) == 11
-    assert "".join(statements).split() == script.split()
+STARTS = ("CREATE", "INSERT", "DROP", "ALTER")
+STATEMENTS = [
+    statement
+    for script in migrations.load_migrations()
+    for statement in migrations._statements(script)
+]
+
+
+def test_every_statement_of_the_scripts_is_run_once() -> None:
+    scripts = "".join(migrations.load_migrations())
+    starts = [line.split()[0] for line in scripts.splitlines() if line.startswith(STARTS)]
+    assert len(STATEMENTS) == len(starts) == 31
+    assert "".join(STATEMENTS).split() == scripts.split()
+
+
+def test_a_store_of_the_first_version_is_brought_up_with_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    first = migrations.load_migrations()[:1]
+    with monkeypatch.context() as older:
+        older.setattr(migrations, "load_migrations", lambda: first)
+        migrations.migrate(str(touched(path)), World(), 5.0)
+    connection = apsw.Connection(str(path))
+    events = [
+        RunCreated(uid="u", workflow="flow", args=Raw(b"{}"), digest="d", trace_id="t"),
+        RunFailed(ErrorRecord("ValueError", "no", "workflow")),
+    ]
+    head = GENESIS
+    for seq, event in enumerate(events, start=1):
+        head = link(head, "r", seq, event.kind, None, float(seq), 0, event.encode())
+        row = ("r", seq, event.kind, None, event.encode(), float(seq), 0, head)
+        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.execute(
+        "INSERT INTO runs (run_id, uid, workflow, digest, status, tags, trace_id, created_at,"
+        " updated_at, seq, head, epoch, args)"
+        " VALUES ('r', 'u', 'flow', 'd', 'failed', '{}', 't', 1, 2, 2, ?, 0, x'7b7d')",
+        (head,),
+    )
+    connection.close()
+    client = Client(url_of(path))
+    view = client.run("r")
+    assert (view.status, view.seq, view.head) == ("failed", 2, head.hex())
+    assert (view.created_at, view.updated_at) == (1, 2)
+    assert client.verify("r")[0].ok
+    open_store(url_of(tmp_path / "new.db")).close()
+    assert schema_of(path) == schema_of(tmp_path / "new.db")
+
+
+def touched(path: Path) -> Path:
+    path.touch()
+    return path
 
 
 def test_an_older_store_is_brought_up_with_its_data(
@@ -87,11 +138,11 @@ def test_an_older_store_is_brought_up_with_its_data(
     for _ in range(2):
         open_store(url_of(path)).close()
     assert query(path, "SELECT * FROM extra") == [(1,)]
-    assert query(path, "SELECT version FROM store_version") == [(2,)]
+    assert query(path, "SELECT version FROM store_version") == [(3,)]
     assert seqs(path) == [1]
 
 
-@pytest.mark.parametrize("statement", range(11))
+@pytest.mark.parametrize("statement", range(0, len(STATEMENTS), 3))
 def test_killed_while_a_store_is_created(tmp_path: Path, statement: int) -> None:
     path = tmp_path / "a.db"
     killed_at(path, "", statement)
@@ -131,7 +182,7 @@ def test_processes_that_open_a_new_file_at_once_create_it_once(tmp_path: Path) -
         output_of(child)
     for number in range(5):
         assert_intact(tmp_path / f"{number}.db")
-        assert query(tmp_path / f"{number}.db", "SELECT version FROM store_version") == [(1,)]
+        assert query(tmp_path / f"{number}.db", "SELECT version FROM store_version") == [(2,)]
 
 
 @pytest.mark.parametrize("in_log", [False, True])
@@ -156,7 +207,7 @@ def test_a_newer_store_is_refused_without_a_byte_changed(tmp_path: Path, in_log:
 
     before = contents()
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"version 99 .* up to 1") as caught:
+        with pytest.raises(StoreError, match=r"version 99 .* up to 2") as caught:
             open_store(url_of(tmp_path / "copy" / "a.db"))
         assert caught.value.problem == "newer"
     assert {name: data for name, data in contents().items() if data or name in before} == before

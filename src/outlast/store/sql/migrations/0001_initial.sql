@@ -33,12 +33,13 @@ CREATE TABLE runs (
     -- Joins the run to traces kept elsewhere.
     trace_id TEXT NOT NULL,
     created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
     -- When a waiting run can go on.
     due_at REAL,
-    -- The event that changed its status last: number and hash. Where the journal ends, table `events`
-    -- says; if it ends before this one, somebody cut it off.
-    sealed_seq INTEGER NOT NULL DEFAULT 0,
-    sealed_head BLOB,
+    -- Number of its last event; 0 before the first.
+    seq INTEGER NOT NULL,
+    -- Hash of its last event: the head of the chain.
+    head BLOB NOT NULL,
     -- Fencing token: grows with every claim, and a write under an older one is refused.
     epoch INTEGER NOT NULL,
     -- Who holds the run, as JSON (records.Identity).
@@ -61,8 +62,7 @@ CREATE INDEX runs_by_status ON runs (status, created_at);
 -- For lists, newest first.
 CREATE INDEX runs_by_creation ON runs (created_at, run_id);
 
--- The journals: append-only, each run's events chained by hash. With a rowid, so that the events of many
--- runs that are written together lie together: a page of each run would be four kilobytes an event.
+-- The journals: append-only, each run's events chained by hash.
 CREATE TABLE events (
     run_id TEXT NOT NULL,
     -- 1, 2, 3, ... within the run.
@@ -80,7 +80,7 @@ CREATE TABLE events (
     -- Hash over the hash of the event before it and all columns of this one.
     hash BLOB NOT NULL,
     PRIMARY KEY (run_id, seq)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 -- What a resume reads of the turns that it skips: their saved states, and what befell the run.
 CREATE INDEX events_around_turns ON events (run_id, key, seq)
