@@ -15,7 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from outlast.errors import LostRun, OutlastError, StoreError
-from outlast.events import Event, RunAccepted, RunCreated, TurnSaved, escape_surrogates
+from outlast.events import (
+    Event,
+    RunAccepted,
+    RunCreated,
+    StepStarted,
+    TurnSaved,
+    escape_surrogates,
+)
 from outlast.records import Identity, RunRow, Source, Status, StoredEvent
 from outlast.store.base import Row, Tx
 
@@ -228,6 +235,9 @@ class OwnerWrite(Struct, frozen=True):
         if moved and (self.mode == "open" or tail.status != "held"):
             raise RunMoved(self.run_id, tail.status)
         last = extend(tx, self.run_id, self.epoch, self.at, self.entries)
+        if any(_must_not_vanish(entry.event) for entry in self.entries):
+            check_seal(tx, self.run_id)
+            tx.run("seal", run_id=self.run_id)
         if self.lease is not None:
             put_lease(tx, self.run_id, self.epoch, self.lease)
         if not moved:
@@ -244,6 +254,11 @@ class OwnerWrite(Struct, frozen=True):
                 return
         if becomes is not None:
             put_status(tx, self.run_id, becomes)
+
+
+def _must_not_vanish(event: Event) -> bool:
+    """A `once` step that was opened would be opened again, if the end of the journal were lost."""
+    return isinstance(event, StepStarted) and event.effect == "once"
 
 
 class Evidence(Struct, frozen=True):
@@ -269,7 +284,12 @@ def row_differs(row: RunRow, args: bytes, created: RunCreated) -> bool:
 
 
 def put_status(tx: Tx, run_id: str, becomes: Becomes) -> None:
-    """Set a run's status, behind the event that explains it and in the same transaction."""
+    """Set a run's status, behind the event that explains it and in the same transaction.
+
+    Raises:
+        StoreError: see `check_seal`.
+    """
+    check_seal(tx, run_id)
     tail = tail_of(tx, run_id)
     assert tail is not None
     tx.run(
@@ -283,6 +303,22 @@ def put_status(tx: Tx, run_id: str, becomes: Becomes) -> None:
         head=tail.head,
     )
     tx.memo[run_id] = replace(tail, status=becomes.status)
+
+
+def check_seal(tx: Tx, run_id: str) -> None:
+    """What the run's row names must stand in its journal still, before the row names a later event.
+    So nobody goes on with a journal whose end was cut off, and nothing hides that it was.
+
+    Raises:
+        StoreError: it does not.
+    """
+    for (seq,) in tx.run("find_broken_seal", run_id=run_id):
+        raise StoreError(
+            f"the journal of run {run_id} was cut off or changed: event {seq!r}, which the run's "
+            "row names, is not in it. Nothing was run or overwritten; see: outlast verify "
+            f"{run_id}. Bring back the store from a copy, then: outlast resume {run_id}",
+            "damaged",
+        )
 
 
 def put_lease(tx: Tx, run_id: str, epoch: int, lease: Lease) -> bool:
@@ -301,7 +337,8 @@ def put_owner(tx: Tx, run_id: str, epoch: int, owner: Identity | None, lease: Le
         lease_wall=None if lease is None else lease.wall,
         lease_boot=None if lease is None else lease.boot,
     )
-    if (tail := tx.memo.get(run_id)) is not None:
+    tail = tx.memo.pop(run_id, None)
+    if tail is not None and owner is not None:  # nobody asks about a run that was let go of
         tx.memo[run_id] = replace(cast(Tail, tail), epoch=epoch)
 
 

@@ -82,9 +82,9 @@ class Killer:
                 die()
 
         def watched_transact(
-            database: sqlite.SqliteDatabase, items: Sequence[Item[object]]
-        ) -> list[object | Exception]:
-            results = transact(database, items)
+            database: sqlite.SqliteDatabase, items: Sequence[Item[object]], *, wait: bool = True
+        ) -> list[object | Exception] | None:
+            results = transact(database, items, wait=wait)
             if killer._matched and point.at == "after":
                 die()
             return results
@@ -120,17 +120,20 @@ class EveryCommit:
         killer = self
 
         def watched_together(
-            database: sqlite.SqliteDatabase, writer: object, items: Sequence[Item[object]]
+            database: sqlite.SqliteDatabase,
+            writer: object,
+            tx: sqlite.SqliteTx,
+            items: Sequence[Item[object]],
         ) -> list[object | Exception] | None:
             connection = database._writer
             assert connection is not None
             connection.set_commit_hook(killer._tick)
-            return together(database, connection, items)
+            return together(database, connection, tx, items)
 
         def watched_transact(
-            database: sqlite.SqliteDatabase, items: Sequence[Item[object]]
-        ) -> list[object | Exception]:
-            results = transact(database, items)
+            database: sqlite.SqliteDatabase, items: Sequence[Item[object]], *, wait: bool = True
+        ) -> list[object | Exception] | None:
+            results = transact(database, items, wait=wait)
             killer._tick()
             return results
 

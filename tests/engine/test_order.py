@@ -214,13 +214,13 @@ def test_a_timer_does_not_overtake_a_result_that_was_committed_before_it(
 ) -> None:
     """The news of the result's commit is held back until the timer was committed too."""
     told = threading.Event()
-    real_deliver = writer._deliver
+    real_deliver = writer.deliver
 
-    def late(batch: Any, results: Any) -> None:
-        entries = [e for entry in batch for e in getattr(entry.item, "entries", ())]
+    def late(batch: Any) -> None:
+        entries = [e for entry in batch.entries for e in getattr(entry.item, "entries", ())]
         if any(e.event.kind == "step.completed" for e in entries):
             told.wait(5)
-        real_deliver(batch, results)
+        real_deliver(batch)
 
     def watched(name: str) -> None:
         real = getattr(writer.Store, name)
@@ -233,7 +233,7 @@ def test_a_timer_does_not_overtake_a_result_that_was_committed_before_it(
 
         monkeypatch.setattr(writer.Store, name, method)
 
-    monkeypatch.setattr(writer, "_deliver", late)
+    monkeypatch.setattr(writer, "deliver", late)
     watched("submit")
     watched("write_now")
 

@@ -88,14 +88,14 @@ def dying_at(
     real = database.transact
     count, dead = 0, False
 
-    def transact(items: Sequence[object]) -> object:
+    def transact(items: Sequence[object], *, wait: bool = True) -> object:
         nonlocal count, dead
         count += 1
         entries = [e for item in items for e in getattr(item, "entries", ())]
         meant = any(e.event.kind == kind and key in (None, e.key) for e in entries)
         now = not dead and (count >= number or meant)
         if not dead and (after or not now):
-            result = real(items)  # type: ignore[arg-type]
+            result = real(items, wait=wait)  # type: ignore[arg-type]
             if not now:
                 return result
         dead = True

@@ -33,10 +33,10 @@ def watch_commits(stage: Stage) -> None:
             stage.reach(f"after-{name}")
 
     def transact_watched(
-        database: SqliteDatabase, items: Sequence[Item[object]]
-    ) -> list[object | Exception]:
+        database: SqliteDatabase, items: Sequence[Item[object]], *, wait: bool = True
+    ) -> list[object | Exception] | None:
         latest.clear()
-        results = transact(database, items)
+        results = transact(database, items, wait=wait)
         for name in latest:
             stage.reach(f"committed-{name}")
         return results

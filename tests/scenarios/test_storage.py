@@ -274,7 +274,7 @@ def test_a_newer_store_is_refused_and_not_a_byte_of_it_changes(tmp_path: Path, u
         lambda: outlast.Client(url).runs(),
         lambda: outlast.Client(url).settle("r", "pay#1", outlast.NotDone()),
     ):
-        with pytest.raises(outlast.StoreError, match="version 2") as caught:
+        with pytest.raises(outlast.StoreError, match="version 3") as caught:
             use()
         assert caught.value.problem == "newer"
     assert executed == []

@@ -8,9 +8,9 @@ from outlast.errors import StoreError
 from outlast.store.base import Item
 from outlast.store.sqlite import SqliteDatabase
 
-How = Literal["refused", "refused from then on", "committed"]
-"""One transaction writes nothing and says so; all of them from then on; or one is committed, and
-its caller gets an error nevertheless."""
+How = Literal["refused", "refused from then on", "committed", "not synced"]
+"""One transaction writes nothing and says so; all of them from then on; one is committed, and its
+caller gets an error nevertheless; or the disk fails when it is to keep what was committed."""
 
 
 @dataclass
@@ -39,11 +39,19 @@ class FaultyDatabase(SqliteDatabase):
 
     fault: ClassVar[Fault | None] = None
 
-    def transact(self, items: Sequence[Item[object]]) -> list[object | Exception]:
+    def transact(
+        self, items: Sequence[Item[object]], *, wait: bool = True
+    ) -> list[object | Exception] | None:
         fault = self.fault
-        if fault is None or not fault.due():
-            return super().transact(items)
+        if fault is None or fault.how == "not synced" or not fault.due():
+            return super().transact(items, wait=wait)
         if fault.how == "committed":
             super().transact(items)
             raise StoreError("the disk said no after it had said yes", "io")
         raise StoreError("no space is left", "full")
+
+    def sync(self) -> None:
+        fault = self.fault
+        if fault is not None and fault.how == "not synced" and fault.due():
+            raise StoreError("the disk failed", "io")
+        super().sync()

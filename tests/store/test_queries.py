@@ -26,3 +26,11 @@ def test_a_malformed_file_is_refused(text: str, complaint: str) -> None:
 
 def test_the_shipped_statements_load() -> None:
     assert "append_events" in load_queries()
+
+
+def test_no_statement_changes_an_event() -> None:
+    """The library's own connection does without the triggers that refuse it."""
+    for name, statement in load_queries().items():
+        words = " ".join(statement.split()).upper()
+        touches = "EVENTS" in words and not words.startswith(("SELECT", "WITH", "UPDATE RUNS"))
+        assert not touches or (name == "append_events" and words.startswith("INSERT INTO EVENTS"))

@@ -12,9 +12,11 @@ from pathlib import Path
 import apsw
 import pytest
 
+import outlast
 from outlast.errors import LostRun, OutlastError, StoreError
 from outlast.store import Store, Tx, open_store
 from outlast.store.writer import BATCH
+from outlast.worker.stores import get_store
 from tests.store.helpers import Append, Raises, output_of, python, seqs, url_of
 
 
@@ -388,6 +390,80 @@ def test_what_is_remembered_is_forgotten_once_somebody_else_has_written(store: S
     outsider.execute("INSERT INTO prune_permits VALUES ('x', 1)")
     outsider.close()
     assert store.write(Knows(4), durable=False) == 0
+
+
+def test_nothing_that_was_queued_meanwhile_is_committed_after_a_sync_that_failed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs, under_way, go_on = [], threading.Event(), threading.Event()
+
+    def sync() -> None:
+        syncs.append(1)
+        under_way.set()
+        assert go_on.wait(30)
+        if len(syncs) == 1:
+            raise StoreError("the disk failed", "io")
+
+    monkeypatch.setattr(store._database, "sync", sync)
+    results = Results(3)
+    store.submit(Append(1), durable=True, done=results)
+    assert under_way.wait(30)
+    store.submit(Append(2), durable=True, done=results)
+    store.submit(Append(3), durable=False, done=results)
+    go_on.set()
+    assert [type(result) for result in results.wait()] == [StoreError] * 3
+    assert syncs == [1]
+    assert seqs(Path(store.path)) == [1]
+
+
+def test_a_broken_store_can_be_closed_and_tells_whoever_still_waits(tmp_path: Path) -> None:
+    store = open_store(url_of(tmp_path / "b.db"))
+
+    def fails() -> None:
+        raise StoreError("the disk failed", "io")
+
+    store._database.sync = fails  # type: ignore[method-assign]
+    told: list[object] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        store.submit(Append(1), durable=False, done=told.append, loop=loop, ordered=False)
+        with pytest.raises(StoreError):
+            store.write_now(Append(2), durable=True)
+        store.close()
+        while not told:
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert isinstance(told[0], StoreError)
+    assert store._database._writer is None  # type: ignore[attr-defined]
+
+
+def test_an_event_loop_goes_on_while_another_process_keeps_the_store_locked(store: Store) -> None:
+    outsider = apsw.Connection(store.path)
+    outsider.execute("BEGIN IMMEDIATE")
+
+    async def main() -> int:
+        writing = asyncio.create_task(store.awrite(Append(1), durable=True))
+        for _ in range(1000):  # it would be locked for the whole time that a lock is waited for
+            await asyncio.sleep(0)
+        assert not writing.done()
+        outsider.execute("COMMIT")
+        return await writing
+
+    assert asyncio.run(main()) == 1
+    outsider.close()
+
+
+def test_what_is_remembered_of_runs_that_were_let_go_of_is_forgotten(tmp_path: Path) -> None:
+    @outlast.workflow
+    def flow() -> None:
+        pass
+
+    url = url_of(tmp_path / "b.db")
+    for number in range(20):
+        outlast.run(flow, run_id=str(number), store=url)
+    assert get_store(url).store._database._memo == {}  # type: ignore[attr-defined]
 
 
 def test_an_error_reaches_the_task_that_wrote(store: Store) -> None:

@@ -45,15 +45,20 @@ class Item(Protocol[T_co]):
 class Database(Protocol):
     """One store, as one process has it open."""
 
-    def transact(self, items: Sequence[Item[object]]) -> list[object | Exception]:
+    def transact(
+        self, items: Sequence[Item[object]], *, wait: bool = True
+    ) -> list[object | Exception] | None:
         """Apply `items` in order and commit: they survive this process's death. Called by one
         thread at a time.
 
         Args:
             items: the units of work. One that raises is undone and fails alone.
+            wait: for another process's transaction, within the store's limit; otherwise for some
+                milliseconds only.
 
         Returns:
-            For each item what it returned, or the exception it raised.
+            For each item what it returned, or the exception it raised. None if the wait was over;
+            nothing was written then.
 
         Raises:
             StoreError: the store itself is in trouble; nothing was written.
@@ -61,8 +66,8 @@ class Database(Protocol):
         ...
 
     def sync(self) -> None:
-        """Wait until all that `transact` has committed survives a power cut too. Any thread, also
-        while another one is in `transact`.
+        """Wait until all that was committed, by whichever process, survives a power cut too. Any
+        thread, also while another one is in `transact`.
 
         Raises:
             StoreError: it may not. Nothing that was committed lately can be relied on.

@@ -3,7 +3,6 @@
 import ctypes
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -157,7 +156,7 @@ def connect(path: str, world: World, timeout: float, *, read_only: bool = False)
     except apsw.Error as exc:
         raise store_error(exc, path) from exc
     _open[id(connection)] = (before, connection)
-    connection.set_busy_handler(_patience(world, timeout))
+    connection.set_busy_handler(Patience(world, timeout))
     if not read_only and connection.readonly("main"):
         # SQLite falls back to reading without a word.
         disconnect(connection)
@@ -171,20 +170,25 @@ def disconnect(connection: apsw.Connection) -> None:
     connection.close()
 
 
-def _patience(world: World, timeout: float) -> Callable[[int], bool]:
-    """A busy handler. SQLite's own sleeps for up to 100 ms and starves among many writers."""
-    deadline = 0.0
+class Patience:
+    """A busy handler. SQLite's own sleeps for up to 100 ms and starves among many writers.
 
-    def wait(tries: int) -> bool:
-        nonlocal deadline
+    Attributes:
+        limit: how long to wait for a lock, in seconds.
+    """
+
+    def __init__(self, world: World, limit: float) -> None:
+        self._world = world
+        self._since = 0.0
+        self.limit = limit
+
+    def __call__(self, tries: int) -> bool:
         if tries == 0:
-            deadline = world.boot() + timeout
-        elif world.boot() >= deadline:
+            self._since = self._world.boot()
+        elif self._world.boot() >= self._since + self.limit:
             return False
-        world.pause(0.0003 + 0.0017 * world.random())
+        self._world.pause(0.0003 + 0.0017 * self._world.random())
         return True
-
-    return wait
 
 
 def _forked(path: str) -> StoreError:

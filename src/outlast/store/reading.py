@@ -74,7 +74,9 @@ class _ReadOnly:
             disconnect(self._connection)
             raise
 
-    def transact(self, items: Sequence[Item[object]]) -> list[object | Exception]:
+    def transact(
+        self, items: Sequence[Item[object]], *, wait: bool = True
+    ) -> list[object | Exception] | None:
         raise StoreError(f"store {self._path} was opened for reading only", "read-only")
 
     def sync(self) -> None:

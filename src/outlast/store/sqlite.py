@@ -15,6 +15,7 @@ from outlast.errors import OutlastError, StoreError
 from outlast.store.base import Item, Row, SqlValue
 from outlast.store.connection import (
     FileId,
+    Patience,
     check_process,
     connect,
     disconnect,
@@ -28,6 +29,12 @@ from outlast.world import World
 TICK = 0.1
 """Seconds; more than what separates two times of a file system whose clock is coarse."""
 
+
+SHORT = 0.002
+"""Seconds that an event loop may wait for another process's transaction."""
+
+REMEMBERED = 20_000
+"""Runs of which something is remembered, at most."""
 
 TOGETHER = (64, 32, 16, 8, 4, 2, 1)
 """Rows of one INSERT. Each statement gives up Python's lock and has to get it back from threads
@@ -105,12 +112,14 @@ class SqliteDatabase:
         self._queries = queries
         self._world = world
         self._busy_timeout = busy_timeout
+        self._patience = Patience(world, busy_timeout)  # of the writer
         self._pid = os.getpid()
         self._file = file_id(path)
         self._wal: FileId | None = None  # known from the first commit on
         self._log: int | None = None  # descriptor of that file
         self._closed = False
         self._read_lock = threading.Lock()
+        self._log_lock = threading.Lock()
         self._writer: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
         self._memo: dict[str, object] = {}
@@ -122,18 +131,27 @@ class SqliteDatabase:
             self.close()
             raise
 
-    def transact(self, items: Sequence[Item[object]]) -> list[object | Exception]:
+    def transact(
+        self, items: Sequence[Item[object]], *, wait: bool = True
+    ) -> list[object | Exception] | None:
         """See `base.Database.transact`."""
         self._check()
         try:
             if self._writer is None:
                 self._writer = self._open_writer()
-            results = self._try_together(self._writer, items)
+            self._patience.limit = self._busy_timeout if wait else SHORT
+            try:
+                tx = self._begin(self._writer)
+            except apsw.BusyError:
+                if wait:
+                    raise
+                return None
+            results = self._try_together(self._writer, tx, items)
             if results is None:
+                self._patience.limit = self._busy_timeout
                 results = [self._alone(self._writer, item) for item in items]
-            if self._wal is None:
-                self._wal = file_id(f"{self._path}-wal")
-                self._log = os.open(f"{self._path}-wal", os.O_RDONLY)
+            if self._log is None:
+                self._open_log()
             return results
         except apsw.Error as exc:
             raise store_error(exc, self._path, self._writer) from exc
@@ -148,15 +166,25 @@ class SqliteDatabase:
         the same call for the same file, the log of all commits since the last checkpoint, and a
         checkpoint makes sure of its own by itself.
         """
-        if self._log is None:
-            return  # nothing was committed
         try:
+            # If nothing was written from here, others may have.
+            log = self._open_log() if self._log is None else self._log
             if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone does not reach the disk
-                fcntl.fcntl(self._log, fcntl.F_FULLFSYNC)
+                fcntl.fcntl(log, fcntl.F_FULLFSYNC)
             else:
-                os.fdatasync(self._log)
+                os.fdatasync(log)
+        except FileNotFoundError:
+            return  # no log: all of it is in the file itself, and was synced there
         except OSError as exc:
             raise system_error(exc, self._path) from exc
+
+    def _open_log(self) -> int:
+        """Raises FileNotFoundError: there is none, as nobody has written since the last close."""
+        with self._log_lock:  # a reader may sync while a writer begins
+            if self._log is None:
+                self._log = os.open(f"{self._path}-wal", os.O_RDONLY)
+                self._wal = file_id(f"{self._path}-wal")
+            return self._log
 
     def read(self, query: str, /, **params: SqlValue) -> list[Row]:
         """See `base.Database.read`."""
@@ -239,14 +267,14 @@ class SqliteDatabase:
         than the insert itself takes, is saved."""
         connection = self._open()
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        connection.set_busy_handler(self._patience)
         self._version = None
         return connection
 
     def _try_together(
-        self, writer: apsw.Connection, items: Sequence[Item[object]]
+        self, writer: apsw.Connection, tx: SqliteTx, items: Sequence[Item[object]]
     ) -> list[object | Exception] | None:
         """All items in one transaction; None, and nothing written, if one of them spoils it."""
-        tx = self._begin(writer)
         results: list[object | Exception] = []
         for item in items:
             changes = writer.total_changes() + tx.pending
@@ -286,7 +314,7 @@ class SqliteDatabase:
 
     def _begin(self, writer: apsw.Connection) -> SqliteTx:
         writer.execute("BEGIN IMMEDIATE")
-        if writer.data_version() != self._version:
+        if writer.data_version() != self._version or len(self._memo) > REMEMBERED:
             self._memo.clear()  # another connection has written, or our last transaction failed
         self._version = None
         return SqliteTx(writer, self._queries, self._memo)

@@ -11,11 +11,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
-from msgspec import Struct
-
 from outlast.errors import StoreError
 from outlast.store.base import Database, Item, Row, SqlValue
 from outlast.store.connection import check_process
+from outlast.store.delivery import Batch, Entry, deliver, failed, split, tell
 from outlast.world import World
 
 T = TypeVar("T")
@@ -34,28 +33,6 @@ process down twentyfold."""
 PYTHONS_OWN = 0.005
 
 _log = logging.getLogger(__name__)
-
-
-class _Entry(Struct, frozen=True):
-    """An item to be committed, and who is told what became of it; see `Store.submit`."""
-
-    item: Item[object]
-    durable: bool
-    done: Callable[[object], None] | None
-    loop: asyncio.AbstractEventLoop | None
-    ordered: bool = True
-
-
-class _Batch(Struct, frozen=True):
-    """Items that were committed together, and what became of each."""
-
-    entries: Sequence[_Entry]
-    results: Sequence[object]
-    start: float  # by the boot clock
-
-    @property
-    def durable(self) -> bool:
-        return any(entry.durable for entry in self.entries)
 
 
 class Store:
@@ -81,9 +58,9 @@ class Store:
         self._lock = threading.Lock()  # held during a transaction
         self._flushing = threading.Lock()  # held while what was committed goes to the disk
         self._wake = threading.Condition()  # guards everything below
-        self._queue: deque[_Entry] = deque()  # to be committed by the writer thread
-        self._committed: deque[_Batch] = deque()  # to go to the disk, then to be told of
-        self._gathered: dict[asyncio.AbstractEventLoop, list[_Entry]] = {}  # of a loop's pass
+        self._queue: deque[Entry] = deque()  # to be committed by the writer thread
+        self._committed: deque[Batch] = deque()  # to go to the disk, then to be told of
+        self._gathered: dict[asyncio.AbstractEventLoop, list[Entry]] = {}  # of a loop's pass
         self._thread: threading.Thread | None = None
         self._closed = False
         self._broken: BaseException | None = None
@@ -144,7 +121,10 @@ class Store:
         self._check()  # before the lock, which a forked child would wait for in vain
         start = self.world.boot()
         with self._lock:
-            (result,) = self._database.transact([item])
+            self._check_whole()
+            results = self._database.transact([item])
+        assert results is not None
+        (result,) = results
         if durable:
             self._sync_up(start)
         if isinstance(result, Exception):
@@ -198,7 +178,7 @@ class Store:
             StoreError: the store is closed or broken.
         """
         self._check()
-        entry = _Entry(item, durable, cast("Callable[[object], None] | None", done), loop, ordered)
+        entry = Entry(item, durable, cast("Callable[[object], None] | None", done), loop, ordered)
         if loop is None or large or asyncio._get_running_loop() is not loop:
             self._enqueue([entry])
         elif (gathered := self._gathered.get(loop)) is not None:
@@ -216,6 +196,16 @@ class Store:
         check_process(self._pid, self.path)
         return self._database.read(query, **params)
 
+    def sync(self) -> None:
+        """Wait until what any process has committed so far is on the disk: what is read is visible
+        before it is durable.
+
+        Raises:
+            StoreError: it may not be.
+        """
+        self._check()
+        self._sync_up(self.world.boot())
+
     def close(self, timeout: float = 5.0) -> None:
         """Write what is queued, then give the file up. A second call does nothing.
 
@@ -226,8 +216,8 @@ class Store:
             StoreError: the time was not enough; the callers of what is left are told so too.
         """
         check_process(self._pid, self.path)
-        for loop in list(self._gathered):  # a loop that was stopped or closed in mid-pass
-            self._enqueue(self._gathered.pop(loop))
+        for loop in list(self._gathered):  # it was stopped or closed in mid-pass
+            self._hand_over(self._gathered.pop(loop, []))
         with self._wake:
             self._closed = True
             self._wake.notify()
@@ -257,6 +247,9 @@ class Store:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError(f"store {self.path} is closed; open it again", "closed")
+        self._check_whole()
+
+    def _check_whole(self) -> None:
         if self._broken is not None:
             raise self._stopped(self._broken)
 
@@ -265,7 +258,7 @@ class Store:
         error.__cause__ = why
         return error
 
-    def _enqueue(self, entries: Sequence[_Entry] = (), batch: _Batch | None = None) -> None:
+    def _enqueue(self, entries: Sequence[Entry] = (), batch: Batch | None = None) -> None:
         """Give the writer thread something to do: entries to be committed, or a committed batch."""
         with self._wake:
             self._check_open()  # close() and a broken writer leave nobody to serve the queue
@@ -284,32 +277,32 @@ class Store:
         """At the end of a pass of an event loop, in its thread. No other thread runs Python code of
         ours meanwhile, so this takes a fraction of what it takes in the writer thread, which has to
         get Python's lock back from the loop after each statement."""
-        gathered = self._gathered.pop(loop, None)
-        if gathered is None:
-            return  # the store was closed
-        if self._queue or not self._lock.acquire(blocking=False):
+        gathered = self._gathered.pop(loop, [])
+        entries, rest = gathered[:BATCH], gathered[BATCH:]
+        if self._broken or self._closed or self._queue or not self._lock.acquire(blocking=False):
             self._hand_over(gathered)
             return
-        entries = gathered[:BATCH]
-        if len(gathered) > BATCH:
-            self._gathered[loop] = gathered[BATCH:]
-            loop.call_soon(self._commit_gathered, loop)
         try:
-            batch = self._transact(entries)
+            batch = self._transact(entries, wait=False)
         finally:
             self._lock.release()
-        at_once = [i for i, e in enumerate(entries) if not (e.durable or e.ordered)]
-        if len(at_once) < len(entries):
-            left = [i for i, e in enumerate(entries) if e.durable or e.ordered]
-            rest = _Batch([entries[i] for i in left], [batch.results[i] for i in left], batch.start)
-            self._hand_over(rest.entries, rest)
-        _tell([(entries[i], batch.results[i]) for i in at_once])
+        if batch is None:  # another process writes, and the loop has other things to do
+            self._hand_over(gathered)
+            return
+        if rest:
+            self._gathered[loop] = rest
+            loop.call_soon(self._commit_gathered, loop)
+        now, later = split(batch)
+        if later.entries:
+            self._hand_over(later.entries, later)
+        tell(now.entries, now.results)
 
-    def _hand_over(self, entries: Sequence[_Entry], batch: _Batch | None = None) -> None:
+    def _hand_over(self, entries: Sequence[Entry], batch: Batch | None = None) -> None:
+        """Give entries, or the batch as which they were committed, to the writer thread."""
         try:
             self._enqueue(entries if batch is None else (), batch)
-        except StoreError as exc:  # it was closed since
-            _tell([(entry, _copy(exc)) for entry in entries])
+        except StoreError as exc:  # it was closed or broken since
+            deliver(failed(entries, exc))
 
     def _serve(self) -> None:
         """Body of the writer thread."""
@@ -324,42 +317,45 @@ class Store:
                     self._committed.clear()
                 if not batches:
                     with self._lock:  # first the lock, then the batch: it grows while we wait
-                        batches = [self._transact(self._take())]
+                        self._check_whole()
+                        batch = self._transact(self._take())
+                    assert batch is not None
+                    batches = [batch]
                 for batch in self._to_disk(batches):
-                    _deliver(batch.entries, batch.results)
+                    deliver(batch)
         except BaseException as exc:
             with self._wake:
-                self._broken = exc
-            self._abandon(self._stopped(exc))
-            raise
+                self._broken = self._broken or exc
+            self._abandon(self._stopped(self._broken))
+            if not isinstance(exc, StoreError):  # whoever waited for it was told
+                raise
 
-    def _take(self) -> list[_Entry]:
+    def _take(self) -> list[Entry]:
         with self._wake:
             return [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
 
-    def _transact(self, entries: Sequence[_Entry]) -> _Batch:
-        """Commit entries; the caller has the lock."""
+    def _transact(self, entries: Sequence[Entry], *, wait: bool = True) -> Batch | None:
+        """Commit entries; the caller has the lock. None if that would have meant to wait."""
         start = self.world.boot()
         try:
-            return _Batch(entries, self._database.transact([e.item for e in entries]), start)
+            results = self._database.transact([e.item for e in entries], wait=wait)
+            return None if results is None else Batch(entries, results, start)
         except StoreError as exc:
-            # Every caller raises its own, or their tracebacks would run into one another.
-            return _Batch(entries, [_copy(exc) for _ in entries], start)
+            return failed(entries, exc, start)
         except BaseException as exc:
-            _deliver(entries, [self._stopped(exc) for _ in entries])
+            deliver(failed(entries, self._stopped(exc)))
             raise
 
-    def _to_disk(self, batches: Sequence[_Batch]) -> Sequence[_Batch]:
+    def _to_disk(self, batches: Sequence[Batch]) -> Sequence[Batch]:
         """Sync once for all of them."""
         if not any(batch.durable for batch in batches):
             return batches
         try:
             self._sync_up(batches[0].start)
-        except StoreError as exc:
-            return [_Batch(b.entries, [_copy(exc) for _ in b.entries], b.start) for b in batches]
         except BaseException as exc:
+            error = exc if isinstance(exc, StoreError) else self._stopped(exc)
             for batch in batches:
-                _deliver(batch.entries, [self._stopped(exc) for _ in batch.entries])
+                deliver(failed(batch.entries, error))
             raise
         return batches
 
@@ -370,13 +366,14 @@ class Store:
         does not tell either. So nothing more is written: who opens the store again finds what is
         there.
         """
-        try:
-            with self._flushing:
+        with self._flushing:
+            self._check_whole()
+            try:
                 self._database.sync()
-        except StoreError as exc:
-            with self._wake:
-                self._broken = exc
-            raise
+            except StoreError as exc:
+                with self._wake:
+                    self._broken = exc
+                raise
         self._sync += (self.world.boot() - start - self._sync) / 8
 
     def _abandon(self, error: StoreError) -> int:
@@ -384,42 +381,8 @@ class Store:
             left = [*(e for b in self._committed for e in b.entries), *self._queue]
             self._committed.clear()
             self._queue.clear()
-        _deliver(left, [_copy(error) for _ in left])
+        deliver(failed(left, error))
         return len(left)
-
-
-def _copy(error: StoreError) -> StoreError:
-    copy = StoreError(str(error), error.problem)
-    copy.__cause__ = error.__cause__
-    return copy
-
-
-def _deliver(batch: Sequence[_Entry], results: Sequence[object]) -> None:
-    """Tell the callers in order, waking each event loop once."""
-    loops: dict[asyncio.AbstractEventLoop, list[tuple[_Entry, object]]] = {}
-    for entry, result in zip(batch, results, strict=True):
-        if entry.loop is None:
-            _tell([(entry, result)])
-        else:
-            loops.setdefault(entry.loop, []).append((entry, result))
-    for loop, news in loops.items():
-        try:
-            loop.call_soon_threadsafe(_tell, news)
-        except RuntimeError:
-            if not loop.is_closed():
-                raise
-            # Nobody waits there any more; the items are committed all the same.
-
-
-def _tell(news: Sequence[tuple[_Entry, object]]) -> None:
-    for entry, result in news:
-        if entry.done is None:
-            continue
-        try:
-            entry.done(result)
-        except Exception:
-            # A bad callback must neither end the writer nor keep the news from the others.
-            _log.exception("a callback of the store failed")
 
 
 _stores: set[Store] = set()

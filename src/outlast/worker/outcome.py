@@ -18,7 +18,7 @@ from outlast.errors import (
     UsageError,
 )
 from outlast.journal import first_altered, to_event
-from outlast.records import RunRow
+from outlast.records import FINAL, RunRow
 from outlast.store.writer import Store
 from outlast.views import read_run
 
@@ -78,6 +78,8 @@ def result_of_row(store: Store, row: RunRow, spec: WorkflowSpec | None) -> objec
         RunStopped: there is no result.
     """
     run_id = row.run_id
+    if row.status in FINAL:
+        store.sync()  # whoever wrote it may still wait for the disk, and what is told must last
     match row.status:
         case "completed":
             event = _last(store, run_id, "run.completed")

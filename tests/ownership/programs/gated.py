@@ -105,12 +105,12 @@ def stop_before(what):
             for e in item.entries
         )
 
-    def stopping(self, items):
+    def stopping(self, items, *, wait=True):
         if any(wanted(item) for item in items):
             SqliteDatabase.transact = transact
             # To this very thread, which therefore does not come further than here.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
-        return transact(self, items)
+        return transact(self, items, wait=wait)
 
     SqliteDatabase.transact = stopping
 

@@ -12,6 +12,20 @@ WHERE r.run_id = :run_id;
 -- name: set_loop
 UPDATE runs SET loop = :loop, loop_since = :since WHERE run_id = :run_id;
 
+-- The row names the last event of the journal, so that its end cannot be cut off unseen.
+-- name: seal
+UPDATE runs
+SET (sealed_seq, sealed_head) = (SELECT seq, hash FROM events WHERE run_id = :run_id
+                                 ORDER BY seq DESC LIMIT 1)
+WHERE run_id = :run_id;
+
+-- A row if the event that the run's row names is not in the journal any more.
+-- name: find_broken_seal
+SELECT sealed_seq FROM runs AS r
+WHERE run_id = :run_id AND sealed_head IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM events AS e
+                  WHERE e.run_id = r.run_id AND e.seq = r.sealed_seq AND e.hash = r.sealed_head);
+
 -- After the event that explains it.
 -- name: set_status
 UPDATE runs
