@@ -89,6 +89,14 @@ def test_an_unknown_run_is_named(argv, capsys):
     assert argv[1] in refused(argv, 2, capsys)
 
 
+@pytest.mark.parametrize("form", [["--store", "a b.db"], ["--store=a b.db"]])
+def test_commands_in_an_error_reach_the_store_that_was_named(form, capsys):
+    Client("sqlite:///a%20b.db").close()
+    assert "see: outlast --store 'a b.db' ls" in refused(["show", "nobody", *form], 2, capsys)
+    Client("sqlite:///runs.db").close()
+    assert "see: outlast ls" in refused(["show", "nobody"], 2, capsys)
+
+
 def test_there_is_no_last_run_in_an_empty_store(capsys):
     Client("sqlite:///runs.db").close()
     assert "no runs yet" in refused(["show", "@last"], 2, capsys)

@@ -100,18 +100,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
+    caller = Caller()
     try:
         _check_encoding(words)
-        code = app(_store_first(words) or ["--help"], prog_name="outlast", standalone_mode=False)
+        words = _store_first(words)
+        caller = Caller(words[1] if words[:1] == ["--store"] else None)
+        code = app(words or ["--help"], prog_name="outlast", standalone_mode=False)
     except TyperException as error:
         return _fail(error.format_message() + _help_hint(error), USAGE)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", INTERRUPTED)
     except errors.UsageError as error:
         said, *more = error.args or ("",)
-        return _fail(str(said), exit_code(error), list(map(str, more)))
+        lines = [caller.ready(str(line)) for line in more]
+        return _fail(caller.ready(str(said)), exit_code(error), lines)
     except errors.OutlastError as error:
-        return _fail(str(error), exit_code(error))
+        return _fail(caller.ready(str(error)), exit_code(error))
     except OSError as error:
         # What reads and writes files on a command's way says so itself, but for its output.
         if error.errno != errno.ENOSPC:
@@ -146,7 +150,8 @@ def _store_first(words: list[str]) -> list[str]:
         if end > len(ours):
             raise errors.UsageError("--store needs a URL, or a path that ends in .db")
         if taken:
-            return [*words[place:end], *words[:place], *words[end:]]
+            url = words[place + 1] if taken == 2 else word.partition("=")[2]
+            return ["--store", url, *words[:place], *words[end:]]
     return words
 
 

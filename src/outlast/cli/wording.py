@@ -1,5 +1,6 @@
 """Times, statuses and advice in words."""
 
+import re
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -44,6 +45,16 @@ class Caller:
         """A command line to paste into a shell."""
         chosen = () if self.store is None else ("--store", self.store)
         return printable(shlex.join(("outlast", *chosen, *words)))
+
+    def ready(self, text: str) -> str:
+        """A text of the library, which knows no `--store`, with commands that reach the store."""
+        if self.store is None:
+            return text
+        return _COMMANDS.sub(lambda _: f"outlast --store {shlex.quote(self.store or '')}", text)
+
+
+_COMMANDS = re.compile(r"\boutlast(?= (?:run|resume|fork|show|verify|journal|settle|ls|replay)\b)")
+"""Where a command begins in the text of an error."""
 
 
 def duration(seconds: float) -> str:
