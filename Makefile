@@ -5,7 +5,8 @@
 #   make demo          watch an agent being killed again and again, and finish its job once
 #   make format        rewrite the code the way `make lint` wants it
 #   make lint          the checks of `make test` without the tests
-#   make bench         the benchmarks (numbers to read, nothing is asserted)
+#   make bench         the benchmarks, into bench/latest.json and the README (nothing is asserted)
+#   make bench-plots   cost against length, as pictures in docs/
 #   make values        write the tables in docs/values.md anew
 #   make constraints   pin the newest versions that pyproject.toml allows
 #   make clean         remove what the targets above made (runs and their stores stay)
@@ -15,7 +16,7 @@ PY := .venv/bin/python
 # The stamp names the directory, because a copied .venv still points to where it was made.
 READY := .venv/.ready-$(shell pwd | cksum | cut -d' ' -f1)
 
-.PHONY: test soak demo lint format bench values constraints clean
+.PHONY: test soak demo lint format bench bench-plots values constraints clean
 .DEFAULT_GOAL := test
 
 test: $(READY)
@@ -31,7 +32,13 @@ demo: $(READY)
 	@.venv/bin/outlast demo
 
 bench: $(READY)
-	@$(PY) -m bench
+	@$(PY) -m bench --write
+
+# What draws is an extra, for the few who do.
+bench-plots: $(READY)
+	@$(PY) -c 'import matplotlib' 2>/dev/null || \
+	  $(PY) -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[bench]'
+	@$(PY) -m bench.plots
 
 values: $(READY)
 	@$(PY) -m tests.codec.table
@@ -58,7 +65,7 @@ constraints: $(READY)
 	@$(PY) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo \
 	  'pin with the oldest supported Python: make clean constraints PYTHON=python3.11' >&2; exit 1; }
 	CUSTOM_COMPILE_COMMAND='make constraints' $(PY) -m piptools compile --quiet --upgrade \
-	  --extra demo --extra dev --strip-extras --no-emit-index-url --no-emit-find-links \
+	  --extra bench --extra demo --extra dev --strip-extras --no-emit-index-url --no-emit-find-links \
 	  --output-file constraints.txt pyproject.toml
 
 clean:

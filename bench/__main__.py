@@ -1,314 +1,122 @@
 """`make bench`: what a durable step costs beside the least that the disk and SQLite allow.
 
-Machines are noisy, so every figure stands beside a raw limit measured right before it: one-row
-commits through `apsw` with `synchronous=FULL`, in a steady state (the WAL is recycled). Prints a
-Markdown table; nothing here passes or fails.
+Machines are noisy, so every rate stands beside a raw limit measured right before and after it:
+one-row commits through `apsw` with `synchronous=FULL`, in a steady state (the WAL is recycled).
+Prints a Markdown table; nothing here passes or fails.
 """
 
+import argparse
 import asyncio
-import contextlib
-import os
-import shutil
-import statistics
-import subprocess
-import sys
-import tempfile
-import threading
-import time
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-
-import apsw
-import psutil
+from collections.abc import Callable, Iterator
 
 import outlast
+from bench.limits import RawCommits, sync_time
+from bench.measures import (
+    beside_computing,
+    bytes_beyond_payload,
+    bytes_of,
+    folder,
+    import_time,
+    in_processes,
+    life,
+    memory_asleep,
+    rate,
+    syncs,
+    together,
+    url_of,
+)
+from bench.table import HEAD, Figure, begin, row, save
+from bench.workflows import async_run, grows, plain_run, stops_after, stops_in_turn
 
-PAYLOAD = {"step": 0, "tool": "search", "ok": True, "text": "lorem ipsum " * 20}
-"""About 300 bytes, as a tool might return."""
-
-REPEATS = 3
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One measurement: what, its value, and the same as a ratio to the raw limit beside it."""
-
-    what: str
-    value: str
-    ratio: float | None = None
-
-
-@outlast.step
-def plain_step(i: int) -> dict[str, object]:
-    return PAYLOAD
-
-
-@outlast.step
-async def async_step(i: int) -> dict[str, object]:
-    return PAYLOAD
+Sized = Callable[[int], int]
 
 
-@outlast.workflow
-def plain_run(n: int) -> None:
-    for i in range(n):
-        plain_step(i)
-
-
-@outlast.workflow
-async def async_run(n: int) -> None:
-    for i in range(n):
-        await async_step(i)
-
-
-@outlast.workflow
-async def stops_after(n: int) -> None:
-    for i in range(n):
-        await async_step(i)
-    await outlast.sleep(0.05)
-
-
-@outlast.workflow
-async def chat(n: int) -> int:
-    async for turn in outlast.turns(messages=[]):
-        if len(turn.messages) == n:
-            return n
-        turn.messages.append("x" * 500)
-    return 0
-
-
-@outlast.workflow
-async def stops_in_turn(n: int) -> None:
-    """`n` turns with a step each, then a wait in the last one."""
-    async for turn in outlast.turns(messages=[]):
-        await async_step(len(turn.messages))
-        if len(turn.messages) == n:
-            await outlast.sleep(0.05)
-            return
-        turn.messages.append("x" * 500)
-
-
-@outlast.workflow
-async def dozes(seconds: float) -> None:
-    await outlast.sleep(seconds)
-
-
-@contextlib.contextmanager
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DATA")) as name:
-        yield Path(name)
-
-
-def raw_commits(where: Path, seconds: float = 0.7) -> float:
-    """One-row durable commits per second."""
-    connection = apsw.Connection(str(where / "raw.db"))
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("CREATE TABLE IF NOT EXISTS t (a INTEGER, b TEXT)")
-    for i in range(1500):  # until the WAL is recycled
-        connection.execute("INSERT INTO t VALUES (?, ?)", (i, "x" * 300))
-    start, done = time.perf_counter(), 0
-    while time.perf_counter() - start < seconds:
-        connection.execute("INSERT INTO t VALUES (?, ?)", (done, "x" * 300))
-        done += 1
-    rate = done / (time.perf_counter() - start)
-    connection.close()
-    return rate
-
-
-def timed(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-
-def rate(what: str, steps: int, action: Callable[[str], object]) -> Figure:
-    """Steps per second of `action`, a run or several on a fresh store."""
-    rates, ratios = [], []
-    for _ in range(REPEATS):
-        with folder() as where:
-            url = f"sqlite:///{where}/store.db"
-            outlast.run(plain_run, 20, store=url)  # opened, and everything imported
-            raw = raw_commits(where)
-            rates.append(steps / timed(lambda url=url: action(url)))  # type: ignore[misc]
-            ratios.append(rates[-1] / raw)
-    return Figure(what, f"{statistics.median(rates):,.0f} steps/s", statistics.median(ratios))
-
-
-async def together(runs: int, steps: int, url: str) -> None:
-    starts: list[Awaitable[None]] = [
-        outlast.execute(async_run, steps, store=url) for _ in range(runs)
-    ]
-    await asyncio.gather(*starts)
-
-
-async def beside_computing(runs: int, steps: int, url: str) -> None:
-    """The same while a step in another thread computes."""
-    done = threading.Event()
-
-    def compute() -> None:
-        while not done.is_set():
-            sum(range(1000))
-
-    computing = asyncio.create_task(asyncio.to_thread(compute))
-    try:
-        await together(runs, steps, url)
-    finally:
-        done.set()
-        await computing
-
-
-def four_processes(steps: int) -> Iterator[Figure]:
-    """Four processes with one run each on one file, beside one process alone."""
+def rates(sized: Sized) -> Iterator[Figure]:
     with folder() as where:
-        url = f"sqlite:///{where}/store.db"
-        outlast.run(plain_run, 20, store=url)
-        (alone,) = _in_processes(1, steps, url)
-        each = _in_processes(4, steps, url)
-        yield Figure("four processes on one file", f"{sum(each):,.0f} steps/s", sum(each) / alone)
-        yield Figure("the slowest of them beside the fastest", "", min(each) / max(each))
-
-
-def _in_processes(count: int, steps: int, url: str) -> list[float]:
-    """Steps per second of each."""
-    code = (
-        "from bench.__main__ import *\nimport sys\n"
-        f"outlast.run(plain_run, 1, store={url!r})\nprint(flush=True)\nsys.stdin.readline()\n"
-        f"print({steps} / timed(lambda: outlast.run(plain_run, {steps}, store={url!r})))\n"
-    )
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        raw = RawCommits(where)
+        yield Figure(
+            "raw", "a bare script that commits one row at a time", raw.rate(1.0), "/s", 1.0
         )
-        for _ in range(count)
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        process.stdout.readline()  # it is ready
-    return [float(output) for output in _start_all(processes)]
+        raw.close()
+    for what, workflow in (("one plain run", plain_run), ("one asynchronous run", async_run)):
+        for delay in (0.0, 0.002):
+            n = sized(500 if delay else 2000)
+            found = rate(n, lambda url: outlast.run(workflow, n, store=url), delay)  # noqa: B023
+            name = f"{what}, slow disk" if delay else what
+            means = "every sync takes 2 ms longer, the raw one too" if delay else f"{n:,} steps"
+            aim = "≥ 0.9 x" if delay else "≥ 0.5 x"
+            yield Figure(name, means, found.steps, "steps/s", found.ratio, aim)
+    for runs, each in ((100, 40), (1000, 10)):
+        runs = sized(runs)
+        found = rate(runs * each, lambda url: asyncio.run(together(runs, each, url)))  # noqa: B023
+        means = f"{each} steps each, in one process"
+        yield Figure(f"{runs:,} runs at once", means, found.steps, "steps/s", found.ratio, "≥ 3 x")
+    runs = sized(100)
+    found = rate(runs * 20, lambda url: asyncio.run(beside_computing(runs, 20, url)))
+    what, means = f"{runs:,} runs beside a busy step", "another thread computes all the time"
+    yield Figure(what, means, found.steps, "steps/s", found.ratio, "≥ 0.3 x")
 
 
-def _start_all(processes: list["subprocess.Popen[str]"]) -> list[str]:
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    return [process.communicate()[0] for process in processes]
-
-
-def resume(what: str, workflow: Callable[..., Awaitable[None]], count: int) -> tuple[str, float]:
-    """Seconds from the start of a resume until all that is recorded was replayed."""
+def processes(sized: Sized) -> Iterator[Figure]:
     with folder() as where:
-        url = f"sqlite:///{where}/store.db"
-        with contextlib.suppress(outlast.RunWaiting):
-            outlast.run(workflow, count, run_id="r", store=url, wait=False)
-        time.sleep(0.1)
-        return what, timed(lambda: outlast.run(workflow, count, run_id="r", store=url))
+        (alone,) = in_processes(1, sized(1500), url_of(where))
+        each = in_processes(4, sized(1500), url_of(where))
+    what, means = "four processes on one file", "all together, beside one process alone"
+    yield Figure(what, means, sum(each) / alone, "x one alone", aim="≥ 1 x")
+    what, means = "the slowest of the four", "beside the fastest"
+    yield Figure(what, means, min(each) / max(each), "x the fastest", aim="≥ 0.33 x")
 
 
-def replay(steps: int) -> Figure:
-    what, took = resume(f"replay of {steps:,} steps", stops_after, steps)
-    return Figure(what, f"{took * 1e3:,.0f} ms, {took / steps * 1e6:,.0f} µs a step")
+def lengths(sized: Sized) -> Iterator[Figure]:
+    n = sized(10_000)
+    took = life(stops_after, n).resuming
+    what, means = f"replay of {n:,} steps", "a resume, until it is where the run was left"
+    yield Figure(what, means, took * 1e3, "ms", aim="≤ 250 ms")
+    yield Figure("the same, a step", "", took / n * 1e6, "µs", aim="≤ 15 µs")
+    n = sized(2000)
+    in_turn = life(stops_in_turn, n)
+    what, means = f"resume in turn {n:,}", "an agent loop with a step and 500 bytes a turn"
+    yield Figure(what, means, in_turn.resuming * 1e3, "ms", aim="≤ 10 ms")
+    what, means = f"bytes of its {n:,} turns", "each message is stored as a result and in the state"
+    yield Figure(what, means, in_turn.stored / 1e6, "MB", aim="≤ 3.5 MB")
+    what, means = f"bytes of {n:,} turns", "state that grows by 500 bytes a turn, no steps"
+    yield Figure(what, means, bytes_of(grows, n) / 1e6, "MB", aim="≤ 3.5 MB")
+    what, means = "bytes a step", "beyond its result as JSON"
+    yield Figure(what, means, bytes_beyond_payload(sized(2000)), "B", aim="≤ 300 B")
 
 
-def resume_turns(turns: int) -> Figure:
-    what, took = resume(f"resume in turn {turns:,}", stops_in_turn, turns)
-    return Figure(what, f"{took * 1e3:,.1f} ms")
-
-
-def import_time() -> Figure:
-    code = "import time; t = time.perf_counter(); import outlast; print(time.perf_counter() - t)"
-    run = [sys.executable, "-c", code]
-    times = [float(subprocess.check_output(run, text=True)) for _ in range(7)]
-    return Figure("import outlast", f"{statistics.median(times) * 1e3:,.0f} ms")
-
-
-def asleep(runs: int) -> Figure:
-    """Memory of a process in which so many runs wait for a timer."""
-    code = f"from bench.__main__ import *\nasyncio.run(doze({runs}))"
-    output = subprocess.check_output([sys.executable, "-c", code], text=True)
-    return Figure(f"{runs:,} runs asleep in one process", f"{float(output) / 1e6:,.0f} MB")
-
-
-async def doze(runs: int) -> None:
-    with folder() as where:
-        url = f"sqlite:///{where}/store.db"
-        sleepers = [
-            asyncio.create_task(outlast.execute(dozes, 3600.0, store=url)) for _ in range(runs)
-        ]
-        client = outlast.Client(url)
-        # The commits that tell of it are another thread's; there is nothing else to wait for.
-        while len(client.runs(status="waiting", limit=-1)) < runs:  # noqa: ASYNC110
-            await asyncio.sleep(1)
-        print(psutil.Process().memory_info().rss)
-        for sleeper in sleepers:
-            sleeper.cancel()
-        await asyncio.gather(*sleepers, return_exceptions=True)
-
-
-def syncs(steps: int) -> Figure | None:
-    """Disk syncs per step, counted by strace where there is one."""
-    if shutil.which("strace") is None:
-        return None
-    with folder() as where:
-        url, counts = f"sqlite:///{where}/store.db", []
-        for number in (steps, 2 * steps):  # the difference is that of the steps alone
-            code = f"from bench.__main__ import *\noutlast.run(plain_run, {number}, store={url!r})"
-            trace = ["strace", "-f", "-e", "trace=fsync,fdatasync", "-o", f"{where}/trace"]
-            subprocess.run([*trace, sys.executable, "-c", code], check=True)
-            counts.append((where / "trace").read_text().count("sync("))
-    return Figure("disk syncs a step", f"{(counts[1] - counts[0]) / steps:,.2f}")
-
-
-def size(steps: int) -> Figure:
-    with folder() as where:
-        url = f"sqlite:///{where}/store.db"
-        outlast.run(plain_run, steps, store=url)
-        per_step = store_bytes(where) / steps
-        payload = len(str(PAYLOAD))
-        return Figure("bytes a step beyond its payload", f"{per_step - payload:,.0f} B")
-
-
-def turn_bytes(turns: int) -> Figure:
-    with folder() as where:
-        outlast.run(chat, turns, store=f"sqlite:///{where}/store.db")
-        return Figure(f"{turns} turns of +500 bytes", f"{store_bytes(where) / 1e6:,.1f} MB")
-
-
-def store_bytes(where: Path) -> int:
-    connection = apsw.Connection(str(where / "store.db"))
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-    return (where / "store.db").stat().st_size
-
-
-def measure() -> Iterator[Figure]:
-    with folder() as where:
-        yield Figure("raw one-row commits", f"{raw_commits(where):,.0f} /s", 1.0)
-    yield rate("one plain run", 2000, lambda url: outlast.run(plain_run, 2000, store=url))
-    yield rate("one asynchronous run", 2000, lambda url: outlast.run(async_run, 2000, store=url))
-    yield rate("100 runs at once", 4000, lambda url: asyncio.run(together(100, 40, url)))
-    yield rate("1,000 runs at once", 10_000, lambda url: asyncio.run(together(1000, 10, url)))
-    yield rate(
-        "100 runs beside a step that computes",
-        2000,
-        lambda url: asyncio.run(beside_computing(100, 20, url)),
-    )
-    yield from four_processes(1500)
-    yield replay(10_000)
-    yield resume_turns(2000)
-    yield size(2000)
-    yield turn_bytes(2000)
-    yield from filter(None, [syncs(300)])
-    yield import_time()
-    yield asleep(10_000)
+def costs(sized: Sized) -> Iterator[Figure]:
+    counted = syncs(sized(300))
+    if counted is not None:
+        yield Figure("disk syncs a step", "counted by strace", counted, "", aim="1")
+    what, means = "`import outlast`", "in a fresh interpreter, compiled"
+    yield Figure(what, means, import_time() * 1e3, "ms", aim="≤ 150 ms")
+    runs = sized(10_000)
+    what, means = f"{runs:,} runs asleep", "memory of the one process in which they wait"
+    yield Figure(what, means, memory_asleep(runs) / 1e6, "MB", aim="≤ 200 MB")
 
 
 def main() -> None:
-    print("| what | value | ratio to raw |\n|---|---|---|")
-    for figure in measure():
-        ratio = "" if figure.ratio is None else f"{figure.ratio:.2f} x"
-        print(f"| {figure.what} | {figure.value} | {ratio} |", flush=True)
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="into bench/latest.json and README.md")
+    parser.add_argument("--scale", type=float, default=1.0, help="0.05: a quick try, less exact")
+    arguments = parser.parse_args()
+    scale: float = arguments.scale
+    if arguments.write and scale != 1:
+        parser.error("only figures of the full size are written")
+
+    def sized(n: int) -> int:
+        return max(round(n * scale), 1)
+
+    with folder() as where:
+        report = begin(sync_time(where))
+    print(HEAD)
+    for part in (rates, processes, lengths, costs):
+        for figure in part(sized):
+            print(row(figure), flush=True)
+            report.figures.append(figure)
+    if arguments.write:
+        save(report)
 
 
 if __name__ == "__main__":

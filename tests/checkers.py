@@ -153,7 +153,7 @@ def every_body_was_opened(seen: Evidence) -> Iterator[str]:
     opened: dict[tuple[str | None, int], list[str]] = {}
     for stored, event in seen.journal:
         if isinstance(event, events.StepStarted):
-            known = idempotency_key(seen.row.uid, str(stored.key), event.variant)
+            known = idempotency_key(seen.row.uid, event.alias or str(stored.key), event.variant)
             opened.setdefault((stored.key, event.attempt), []).append(known)
     for (key, attempt), times in Counter((e.key, e.attempt) for e in seen.effects).items():
         if times > len(opened.get((key, attempt), [()])):
@@ -168,6 +168,26 @@ def every_body_was_opened(seen: Evidence) -> Iterator[str]:
     for key, keys in _grouped((e.key, e.idempotency) for e in seen.effects):
         if len(keys) > len(variants.get(key, " ")):
             yield f"{key}: ran under {len(keys)} idempotency keys"
+
+
+def idempotency_keys_tell_calls_apart(seen: Evidence) -> Iterator[str]:
+    """Of the calls that count each has a key of its own, and a key that was ever used stands for
+    one set of arguments (as far as they are compared). Copies are never made under theirs."""
+    arguments: dict[tuple[str, int], set[str]] = {}
+    for stored, event in seen.journal:
+        if isinstance(event, events.StepStarted) and stored.epoch > 0:
+            mark = event.alias or str(stored.key), event.variant
+            arguments.setdefault(mark, set()).add(event.digest)
+    for (key, variant), digests in arguments.items():
+        if len(digests - {""}) > 1:
+            yield f"{key}, variant {variant}: one idempotency key for different arguments"
+    users: dict[tuple[str, int], str] = {}
+    for key, steps in seen.by_step(dropped=False):
+        for event in steps:
+            if isinstance(event, events.StepStarted):
+                mark = event.alias or key, event.variant
+                if users.setdefault(mark, key) != key:
+                    yield f"{key} and {users[mark]} have one idempotency key"
 
 
 def once_is_not_repeated_on_a_guess(seen: Evidence) -> Iterator[str]:
@@ -289,6 +309,7 @@ def the_end_is_the_end(seen: Evidence) -> Iterator[str]:
 CHECKERS = (
     completed_steps_do_not_run_again,
     every_body_was_opened,
+    idempotency_keys_tell_calls_apart,
     once_is_not_repeated_on_a_guess,
     attempts_end_once,
     epochs_never_go_back,

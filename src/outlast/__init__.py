@@ -46,7 +46,7 @@ from outlast.errors import (
 )
 from outlast.policy.retry import Retry
 from outlast.records import Done, Outcome, RunView, StepView, StoredEvent, Unknown
-from outlast.views import Verdict
+from outlast.verification import Verdict
 
 __all__ = [
     "BodyCancelled",

@@ -1,10 +1,9 @@
 """Commands of an operator: conditional on a run's status, never on an epoch."""
 
 from collections.abc import Set
-from dataclasses import dataclass
 from typing import Literal
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from outlast.errors import UnknownRun, UsageError
 from outlast.events import StepInterrupted, StepSettled, StepStarted, decode
@@ -15,18 +14,17 @@ from outlast.journal import (
     extend,
     put_owner,
     put_status,
-    to_event,
     to_run,
 )
 from outlast.leases import is_abandoned
 from outlast.records import FINAL, RunRow
 from outlast.store.base import Tx
+from outlast.verification import intact_journal
 from outlast.views import doubtful, steps_of
 from outlast.world import World
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(Struct, frozen=True):
     """Decides about a step that is in doubt. The run can go on afterwards.
 
     Attributes:
@@ -51,6 +49,7 @@ class Settle:
         Raises:
             UnknownRun: there is no such run.
             UsageError: the run is over or being executed, or the step is not in doubt.
+            StoreError: see `intact_journal`.
         """
         rows = tx.run("read_run", run_id=self.run_id)
         if not rows:
@@ -64,7 +63,7 @@ class Settle:
                 f"{row.owner.host}; settle works once no step of it runs there any more, or that "
                 "process has ended"
             )
-        journal = [to_event(e) for e in tx.run("read_events", run_id=row.run_id)]
+        journal = intact_journal(tx, row)
         open_ = doubtful(steps_of(journal, row.uid, alive=False))
         if self.step not in {step.key for step in open_}:
             known = ", ".join(step.key for step in open_) or "none"

@@ -69,6 +69,10 @@ class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     traceback: str = ""
 
 
+SETTLED = "settled"
+"""The type of the error that a step gets which an operator lets fail."""
+
+
 class Forked(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the copied events of a forked run come from.
 
@@ -79,6 +83,8 @@ class Forked(msgspec.Struct, frozen=True, omit_defaults=True):
             calls were made with values of that run.
         patience: see `history.Past`, for the copied cancellations.
         sources: where the workflow was found before.
+        unfinished: keys of calls that had not ended and are made again, though others that began
+            after them were copied.
         by: who forked it.
     """
 
@@ -90,6 +96,7 @@ class Forked(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: str
     patience: float = 0.0
     sources: list[Source] = []
+    unfinished: list[str] = []
     by: str = ""
 
 
@@ -196,9 +203,10 @@ class PolicyDecided(Event, frozen=True):
 class StepStarted(Event, frozen=True):
     """An attempt opened. `digest` is the fingerprint of its arguments (empty if they are not
     compared), `preview` a short text, `site` the file and line of the call. The step's name stands
-    in its key, and its idempotency key follows from that and from `variant`, which tells apart
-    calls under one key that are made with other arguments after an operator dropped the first
-    (`journal`)."""
+    in its key, and its idempotency key follows from that and from `variant` (`journal`), which
+    tells apart calls under one key that are made with other arguments after an operator dropped
+    the first; or from `alias` in the place of its key: that of a dropped call like this one, whose
+    idempotency key this one has taken over."""
 
     kind = "step.started"
     attempt: int = 1
@@ -207,6 +215,7 @@ class StepStarted(Event, frozen=True):
     preview: str = ""
     site: str = ""
     variant: int = 0
+    alias: str = ""
 
 
 class StepCompleted(Event, frozen=True):

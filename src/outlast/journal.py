@@ -41,7 +41,8 @@ class Entry(Struct, frozen=True):
 
 def idempotency_key(uid: str, key: str, variant: int = 0) -> str:
     """The same for all attempts of one step of one run, other for any other: 32 hex digits of
-    SHA-256 over the run's uid, the step's key and the variant (`StepStarted`), if it has one."""
+    SHA-256 over the run's uid, the step's key or alias, and the variant, if it has one (for these
+    see `StepStarted`)."""
     name = f"{uid}\n{key}\n{variant}" if variant else f"{uid}\n{key}"
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 

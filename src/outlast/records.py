@@ -120,6 +120,10 @@ class StoredEvent(msgspec.Struct, frozen=True):
     hash: bytes
 
 
+UNSURE = frozenset({"done-not-storable", "unknown-outcome"})
+"""Faults that do not say that nothing happened."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepView:
     """A step as an operator sees it. `started` and `ended` are seconds since the epoch.
@@ -149,6 +153,21 @@ class StepView:
     worked: float = 0.0
     unmeasured: int = 0
 
+    @property
+    def let_fail(self) -> bool:
+        """Whether an operator decided that it fails, which does not say that it did not happen."""
+        return self.status == "failed" and (self.reconciled or "").startswith("settled failed")
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether it has changed something outside or may have. Only for a `once` step it is found
+        out that an attempt had no effect."""
+        if self.effect == "read" or self.attempts == 0:
+            return False
+        if self.effect != "once" or self.status in ("completed", "in-doubt", "running"):
+            return True
+        return self.let_fail or (self.status == "failed" and self.fault in UNSURE)
+
 
 @dataclass(frozen=True, slots=True)
 class RunView:
@@ -166,6 +185,7 @@ class RunView:
         forked_from: the run that this one is a fork of; `forked_at`: the step from which on
             nothing was copied. Only with steps.
         steps: all steps; empty in a list of runs.
+        damaged: in a list: what cannot be read of it, and so is not shown.
     """
 
     run_id: str
@@ -192,3 +212,4 @@ class RunView:
     forked_from: str | None = None
     forked_at: str | None = None
     steps: list[StepView] = field(default_factory=list)
+    damaged: str | None = None

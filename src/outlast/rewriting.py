@@ -6,10 +6,13 @@ a copy repeats effects only if that was asked for.
 
 import difflib
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import cast
+
+from msgspec import Struct
 
 from outlast import cuts, events
 from outlast.errors import UnknownRun, UsageError
@@ -22,12 +25,12 @@ from outlast.journal import (
     extend,
     put_owner,
     put_status,
-    to_event,
     to_run,
 )
 from outlast.leases import Create, NewRun, is_abandoned
-from outlast.records import FINAL, RunRow, Source, StepView, StoredEvent
+from outlast.records import FINAL, UNSURE, RunRow, Source, StepView, StoredEvent
 from outlast.store.base import Tx
+from outlast.verification import intact_journal
 from outlast.views import steps_of
 from outlast.world import World
 
@@ -38,8 +41,35 @@ LISTED = 50
 """Steps that an error names at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accept:
+class Dropped(Struct, frozen=True):
+    """What counts no longer in a run: its steps, and how much else."""
+
+    run_id: str
+    since: str
+    steps: list[StepView]
+    timers: int
+    values: int
+    turns: int
+
+    def lines(self) -> Iterator[str]:
+        """It in words for an operator."""
+        counts = {
+            "step": len(self.steps),
+            "timer": self.timers,
+            "recorded value": self.values,
+            "saved turn": self.turns,
+        }
+        parts = [f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts.items() if n]
+        *first, last = parts or ["nothing"]
+        what = f"{', '.join(first)} and {last}" if first else last
+        yield f"run {self.run_id}: dropped {what} from {self.since} on"
+        for step in self.steps:
+            twice = step.attempts and step.effect not in ("read", "once")
+            said = ", may happen twice" if twice else ""
+            yield f"  {step.key} ({step.preview}) {step.status}{said}"
+
+
+class Accept(Struct, frozen=True):
     """Drops what is recorded from a step on: the code at hand counts.
 
     Attributes:
@@ -55,13 +85,14 @@ class Accept:
     own_claims: Set[str]
     by: str = ""
 
-    def apply(self, tx: Tx) -> list[StepView]:
-        """Record the decision; returns the steps that count no longer.
+    def apply(self, tx: Tx) -> Dropped:
+        """Record the decision; returns what counts no longer.
 
         Raises:
             UnknownRun: there is no such run.
             UsageError: the run is over or being executed, has no such step, or something that a
                 `once` step did or may have done would be dropped.
+            StoreError: see `intact_journal`.
         """
         row = _read(tx, self.run_id)
         fork = _command("fork", row.run_id, "--from", self.step)
@@ -75,11 +106,11 @@ class Accept:
                 f"run {row.run_id} is being executed by process {row.owner.pid} on "
                 f"{row.owner.host}; end that process first, or go on with a copy: {fork}"
             )
-        journal = [to_event(e) for e in tx.run("read_events", run_id=row.run_id)]
+        journal = intact_journal(tx, row)
         rows, dropped = cuts.split(journal)
         since = _since(row.run_id, self.step, rows, dropped)
-        kept, gone = cuts.cut(rows, since)
-        gone = cuts.whole_calls(kept, gone)
+        kept, cut = cuts.cut(rows, since)
+        gone = cuts.whole_calls(kept, cut)
         steps = steps_of(gone, row.uid, alive=False)
         done = [s for s in steps if s.effect == "once" and _may_have_happened(s, gone)]
         if done:
@@ -98,11 +129,18 @@ class Accept:
         entry = Entry(RunAccepted(self.step, since, self.by))
         extend(tx, row.run_id, epoch, self.at, [entry])
         put_status(tx, row.run_id, Becomes("queued", "accepted"))
-        return steps
+        kinds = Counter(event.kind for event in cut)
+        return Dropped(
+            run_id=row.run_id,
+            since=self.step,
+            steps=steps,
+            timers=kinds[events.TimerSet.kind],
+            values=kinds[events.ValueRecorded.kind],
+            turns=kinds[events.TurnSaved.kind],
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Fork:
+class Fork(Struct, frozen=True):
     """Makes a new run of what another one has done before a step.
 
     Attributes:
@@ -126,11 +164,12 @@ class Fork:
             UnknownRun: there is no such source.
             UsageError: the new id is taken, the source has no such step, or effects would be
                 repeated unasked.
+            StoreError: see `intact_journal`.
         """
         row, new_id = _read(tx, self.source), self.create.new.run_id
         if tx.run("read_run", run_id=new_id):
             raise UsageError(f"there is a run {new_id!r} already; choose another id for the fork")
-        journal = [to_event(e) for e in tx.run("read_events", run_id=row.run_id)]
+        journal = intact_journal(tx, row)
         rows, dropped = cuts.split(journal)
         end = self.step == END
         since = inf if end else _since(row.run_id, self.step, rows, dropped)
@@ -150,7 +189,8 @@ class Fork:
             )
         args = cast(bytes, tx.run("read_args", run_id=row.run_id)[0][0])
         new = NewRun(new_id, row.workflow, args, row.digest, row.source, row.tags)
-        forked = _origin(row, journal, copied, self.step, self.by)
+        left_out = dict.fromkeys(e.key for e in kept if e.key is not None and e.key not in keys)
+        forked = _origin(row, journal, copied, list(left_out), self.step, self.by)
         replace(self.create, new=new, forked=forked).apply(tx)
         copy(tx, new_id, copied)
         return _read(tx, new_id)
@@ -186,24 +226,10 @@ def _since(
     )
 
 
-_UNSURE = frozenset({"done-not-storable", "unknown-outcome"})
-"""Faults that do not say that nothing happened."""
-
-
 def _may_have_happened(step: StepView, rows: Iterable[StoredEvent]) -> bool:
     """Whether a step has changed something outside, as far as its events tell."""
-    if step.effect == "read" or step.attempts == 0:
-        return False
-    if step.effect != "once" or step.status in ("completed", "in-doubt", "running"):
-        return True  # only for a `once` step it is found out that an attempt had no effect
-    if step.status == "failed" and (_let_fail(step) or step.fault in _UNSURE):
-        return True
-    return any(_tells_late(step.key, row) for row in rows)
-
-
-def _let_fail(step: StepView) -> bool:
-    """Whether an operator decided that a step in doubt fails, which says nothing about it."""
-    return (step.reconciled or "").startswith("settled failed")
+    late = step.effect != "read" and any(_tells_late(step.key, row) for row in rows)
+    return step.may_have_happened or late
 
 
 def _tells_late(key: str, row: StoredEvent) -> bool:
@@ -212,12 +238,12 @@ def _tells_late(key: str, row: StoredEvent) -> bool:
         return False
     late = decode(row.kind, row.data)
     assert isinstance(late, StepLate)
-    return bool(bytes(late.value)) or (late.error is not None and late.error.fault in _UNSURE)
+    return bool(bytes(late.value)) or (late.error is not None and late.error.fault in UNSURE)
 
 
 def _lines(steps: Sequence[StepView]) -> Iterator[str]:
     for step in steps[:LISTED]:
-        unsure = step.status == "failed" and step.fault in _UNSURE and not _let_fail(step)
+        unsure = step.status == "failed" and step.fault in UNSURE and not step.let_fail
         said = step.fault if unsure else step.reconciled
         yield f"  {step.key} ({step.preview}): {step.effect}, {step.status}" + (
             f" ({said})" if said and step.status != "in-doubt" else ""
@@ -246,6 +272,7 @@ def _origin(
     row: RunRow,
     journal: Iterable[StoredEvent],
     copied: Iterable[StoredEvent],
+    unfinished: list[str],
     step: str,
     by: str,
 ) -> Forked:
@@ -262,6 +289,7 @@ def _origin(
                 if created.forked is not None:
                     inherited, seed = created.forked.patience, created.forked.seed
                     sources += created.forked.sources
+                    unfinished = created.forked.unfinished + unfinished
                 sources.append(created.source)
             case events.RunClaimed() as claim:
                 claimed = stored.at
@@ -280,6 +308,7 @@ def _origin(
         seed=seed,
         patience=patience,
         sources=[place for place in places if place is not None],
+        unfinished=unfinished,
         by=by,
     )
 

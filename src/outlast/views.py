@@ -1,37 +1,19 @@
 """Everything that reads a run for people and tools. Nothing here writes."""
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import msgspec
+from msgspec import Struct
 
 from outlast import codec, cuts, events
-from outlast.errors import StoreError
-from outlast.journal import GENESIS, idempotency_key, relink, row_differs, to_event, to_run
+from outlast.errors import StoreError, Unreadable
+from outlast.journal import idempotency_key, to_event, to_run
 from outlast.leases import is_abandoned
-from outlast.records import FINAL, Effect, RunRow, RunView, StepStatus, StepView, StoredEvent
+from outlast.records import Effect, RunRow, RunView, StepStatus, StepView, StoredEvent
+from outlast.store.base import Row, SqlValue
 from outlast.store.writer import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What `verify` found in one run's journal.
-
-    Attributes:
-        ok: the chain is intact, and ends where the run says it does.
-        events: how many events were checked.
-        head: hash of the last intact event, in hexadecimal.
-        problem: what is wrong; None if all is well.
-        seq: the first event that was altered or is missing.
-    """
-
-    run_id: str
-    ok: bool
-    events: int
-    head: str
-    problem: str | None = None
-    seq: int | None = None
 
 
 def read_run(store: Store, run_id: str) -> RunRow | None:
@@ -45,10 +27,28 @@ def read_events(store: Store, run_id: str) -> list[StoredEvent]:
     return [to_event(row) for row in store.read("read_events", run_id=run_id)]
 
 
-def list_runs(store: Store, status: str | None, workflow: str | None, limit: int) -> list[RunRow]:
-    """Rows of runs, newest first; a negative limit means all of them."""
+def list_runs(store: Store, status: str | None, workflow: str | None, limit: int) -> list[RunView]:
+    """Runs without their steps, newest first; a negative limit means all of them. One that is
+    damaged does not hide the others: what is known of it is shown."""
     rows = store.read("list_runs", status=status, workflow=workflow, limit=limit)
-    return [to_run(row) for row in rows]
+    return [_listed(store, row) for row in rows]
+
+
+def _listed(store: Store, raw: Row) -> RunView:
+    row = None
+    try:
+        row = to_run(raw)
+        return run_view(store, row, with_steps=False)
+    except (StoreError, Unreadable) as problem:
+        if isinstance(problem, StoreError) and problem.problem != "damaged":
+            raise
+        return replace(_bare(store, row or to_run(_without_json(raw))), damaged=str(problem))
+
+
+def _without_json(raw: Row) -> Row:
+    blank: dict[str, SqlValue] = {"source": None, "owner": None, "tags": "{}"}
+    names = RunRow.__dataclass_fields__
+    return tuple(blank.get(name, value) for name, value in zip(names, raw, strict=True))
 
 
 def unfinished(store: Store, own_claims: Set[str]) -> list[RunRow]:
@@ -71,6 +71,11 @@ def live_runs(store: Store, workflow: str | None) -> list[tuple[str, str]]:
     return cast(list[tuple[str, str]], store.read("live_runs", workflow=workflow))
 
 
+def workflows(store: Store) -> list[str]:
+    """Names of the workflows that have runs, ended or not."""
+    return [str(name) for (name,) in store.read("workflows")]
+
+
 def _live_owner(row: RunRow, store: Store) -> str | None:
     """The process that executes the run, in words; None if nobody does."""
     if row.owner is None or is_abandoned(row, store.world, _own_claims(row, store)):
@@ -86,10 +91,31 @@ def _own_claims(row: RunRow, store: Store) -> frozenset[str]:
 
 
 def run_view(store: Store, row: RunRow, *, with_steps: bool = True) -> RunView:
-    """A run as an operator sees it."""
+    """A run as an operator sees it.
+
+    Raises:
+        StoreError, Unreadable: something that was to be shown cannot be read.
+    """
+    view = _bare(store, row)
+    if not with_steps:
+        ((finished, turn, cut),) = cast(
+            list[tuple[int, int | None, bool]], store.read("progress_of", run_id=row.run_id)
+        )
+        if not cut:
+            return replace(_with_ending(view, _last(store, row)), finished=finished, turn=turn)
+    rows = read_events(store, row.run_id)
+    alive = row.status in ("running", "waiting") and view.owner is not None
+    steps = steps_of(rows, row.uid, alive=alive, now=store.world.wall())
+    done = sum(step.status == "completed" for step in steps)
+    view = replace(view, steps=steps if with_steps else [], finished=done, turn=_turn(rows))
+    return _with_ending(_with_origin(view, rows), _last(store, row))
+
+
+def _bare(store: Store, row: RunRow) -> RunView:
+    """What a run's row alone tells."""
     owner = _live_owner(row, store)
     going_on = row.status in ("running", "waiting")
-    view = RunView(
+    return RunView(
         run_id=row.run_id,
         workflow=row.workflow,
         status=row.status,
@@ -108,18 +134,6 @@ def run_view(store: Store, row: RunRow, *, with_steps: bool = True) -> RunView:
         head=row.head.hex(),
         owner=owner,
     )
-    if not with_steps:
-        ((finished, turn, cut),) = cast(
-            list[tuple[int, int | None, bool]], store.read("progress_of", run_id=row.run_id)
-        )
-        if not cut:
-            return replace(_with_ending(view, _last(store, row)), finished=finished, turn=turn)
-    rows = read_events(store, row.run_id)
-    alive = going_on and owner is not None
-    steps = steps_of(rows, row.uid, alive=alive, now=store.world.wall())
-    done = sum(step.status == "completed" for step in steps)
-    view = replace(view, steps=steps if with_steps else [], finished=done, turn=_turn(rows))
-    return _with_ending(_with_origin(view, rows), _last(store, row))
 
 
 def _last(store: Store, row: RunRow) -> StoredEvent | None:
@@ -130,7 +144,7 @@ def _last(store: Store, row: RunRow) -> StoredEvent | None:
 
 
 def _with_origin(view: RunView, rows: Sequence[StoredEvent]) -> RunView:
-    created = _decode(rows[0]) if rows else None
+    created = decode_stored(rows[0]) if rows else None
     if not isinstance(created, events.RunCreated) or created.forked is None:
         return view
     return replace(view, forked_from=created.forked.run_id, forked_at=created.forked.step)
@@ -139,7 +153,7 @@ def _with_origin(view: RunView, rows: Sequence[StoredEvent]) -> RunView:
 def _with_ending(view: RunView, last: StoredEvent | None) -> RunView:
     if last is None:
         return view
-    event = _decode(last)
+    event = decode_stored(last)
     match event:
         case events.RunCompleted():
             return replace(view, result=codec.plain(bytes(event.result)))
@@ -156,11 +170,16 @@ def _turn(rows: Iterable[StoredEvent]) -> int | None:
     turn = None
     for row in cuts.split(rows)[0]:
         if row.kind == "turn.saved":
-            turn = cast(events.TurnSaved, _decode(row)).turn
+            turn = cast(events.TurnSaved, decode_stored(row)).turn
     return turn
 
 
-def _decode(row: StoredEvent) -> events.Event:
+def decode_stored(row: StoredEvent) -> events.Event:
+    """What an event says.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
     try:
         return events.decode(row.kind, row.data)
     except (KeyError, msgspec.DecodeError) as problem:
@@ -174,8 +193,7 @@ def _decode(row: StoredEvent) -> events.Event:
 # ---- steps
 
 
-@dataclass(slots=True)
-class _Step:
+class _Step(Struct):
     """What the events of one step add up to."""
 
     key: str
@@ -185,6 +203,7 @@ class _Step:
     attempts: int = 0
     ended: float | None = None
     preview: str = ""
+    alias: str = ""
     variant: int = 0
     status: StepStatus = "running"
     fault: str | None = None
@@ -210,19 +229,24 @@ def steps_of(
     """
     steps: dict[str, _Step] = {}
     rows, gone = cuts.split(rows)
-    before = {(r.key, e.digest) for r in gone if isinstance(e := _decode(r), events.StepStarted)}
+    before = {_mark(r, e) for r in gone if isinstance(e := decode_stored(r), events.StepStarted)}
     for row in rows:
         if row.key is None or not row.kind.startswith("step."):
             continue
-        event = _decode(row)
+        event = decode_stored(row)
         step = steps.get(row.key)
         if step is None:
             step = steps[row.key] = _Step(row.key, row.at, name=row.key.rpartition("#")[0])
         _measure(step, event, row.at)
         _apply(step, event, row.at)
         if isinstance(event, events.StepStarted) and event.effect == "assumed":
-            step.repeated |= (row.key, event.digest) in before
+            step.repeated |= _mark(row, event) in before
     return [_finish(step, uid, alive, now) for step in steps.values()]
+
+
+def _mark(row: StoredEvent, started: events.StepStarted) -> tuple[str | None, int]:
+    """What an attempt's idempotency key follows from."""
+    return started.alias or row.key, started.variant
 
 
 def doubtful(steps: Sequence[StepView]) -> list[StepView]:
@@ -235,7 +259,7 @@ def _apply(step: _Step, event: events.Event, at: float) -> None:
         case events.StepStarted():
             step.repeated |= event.attempt > 1 and event.effect == "assumed"
             step.effect, step.attempts, step.preview = event.effect, event.attempt, event.preview
-            step.variant = event.variant
+            step.alias, step.variant = event.alias, event.variant
             if not step.retrying:
                 step.error = step.fault = None  # the doubt that went before
             step.status, step.ended, step.retrying = "running", None, False
@@ -318,7 +342,7 @@ def _finish(step: _Step, uid: str, alive: bool, now: float | None) -> StepView:
         started=step.started,
         ended=step.ended,
         preview=step.preview,
-        idempotency_key=idempotency_key(uid, step.key, step.variant),
+        idempotency_key=idempotency_key(uid, step.alias or step.key, step.variant),
         fault=step.fault,
         error=step.error,
         repeated=step.repeated,
@@ -326,74 +350,3 @@ def _finish(step: _Step, uid: str, alive: bool, now: float | None) -> StepView:
         worked=step.worked,
         unmeasured=step.unmeasured + unknown,
     )
-
-
-# ---- verification
-
-
-def verify_all(store: Store) -> list[Verdict]:
-    """`verify_run` for every run, newest first; a row that cannot be read is a finding too."""
-    verdicts = []
-    for raw in store.read("list_runs", status=None, workflow=None, limit=-1):
-        try:
-            row = to_run(raw)
-        except StoreError as problem:
-            verdicts.append(Verdict(str(raw[0]), False, 0, "", str(problem)))
-        else:
-            verdicts.append(verify_run(store, row))
-    return verdicts
-
-
-def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
-    """Recompute a run's hash chain and compare it with what is stored.
-
-    Args:
-        row: the run's row. Its journal is read afterwards, so newer events may follow.
-        head: a hash kept elsewhere that the chain must contain.
-    """
-    previous, expected = GENESIS, 1
-    found = head is None
-    ((sealed_seq, sealed_head),) = store.read("read_seal", run_id=row.run_id)
-    sealed = sealed_head is None
-    journal = read_events(store, row.run_id)
-    for event in journal:
-        if event.seq != expected:
-            return _broken(row, expected, previous, f"event {expected} is missing")
-        own = relink(previous, event)
-        if own != event.hash:
-            return _broken(row, event.seq, previous, f"event {event.seq} was altered")
-        found = found or own == head
-        if event.seq == sealed_seq:
-            sealed = own == sealed_head
-        previous, expected = own, expected + 1
-    problem = _row_problem(store, row, journal)
-    if sealed and problem:
-        return _broken(row, expected, previous, problem)
-    if not sealed:
-        said = f"event {sealed_seq!r} is not the one that the run's row names"
-        return _broken(row, expected, previous, said)
-    if not found:
-        return _broken(row, expected, previous, "the given head hash is not in this journal")
-    return Verdict(row.run_id, True, expected - 1, previous.hex())
-
-
-ENDS = {"run.completed": "completed", "run.failed": "failed", "run.killed": "killed"}
-"""The events that end a run, and the status that each one gives it."""
-
-
-def _row_problem(store: Store, row: RunRow, journal: Sequence[StoredEvent]) -> str | None:
-    """How the row contradicts the journal, on which it must depend alone."""
-    created = _decode(journal[0]) if journal else None
-    if not isinstance(created, events.RunCreated):
-        return "the journal does not begin with run.created"
-    args = cast(bytes, store.read("read_args", run_id=row.run_id)[0][0])
-    if row_differs(row, args, created):
-        return "the run's row was altered: it differs from what run.created says"
-    ends = [ENDS[event.kind] for event in journal if event.kind in ENDS and event.seq <= row.seq]
-    if (ends[-1] if ends else None) != (row.status if row.status in FINAL else None):
-        return f"the run's row was altered: it says {row.status}, the journal does not"
-    return None
-
-
-def _broken(row: RunRow, seq: int, head: bytes, problem: str) -> Verdict:
-    return Verdict(row.run_id, False, seq - 1, head.hex(), problem, seq)

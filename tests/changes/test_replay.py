@@ -458,8 +458,8 @@ def test_a_time_out_that_only_a_replay_brings_is_no_misfit(url: str) -> None:
     record(flow(0.05, 60), url, "work#s0.1")
     assert replayed(flow(5, 60), url).calls == 3
     assert replayed(flow(5, 60, nap=2), url).calls == 3
-    assert replayed(flow(5, 1), url).recorded == 3
-    assert replayed(flow(5, 1, nap=2), url).recorded == 3
+    assert replayed(flow(5, 1), url).calls == 3
+    assert replayed(flow(5, 1, nap=2), url).calls == 3
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -483,7 +483,7 @@ def test_tasks_that_a_plain_call_takes_down_in_a_replay_alone_are_no_misfit(
 
     record(flow(0.1), url, "plain#1")
     assert replayed(flow(0.1), url).calls == 3
-    assert replayed(flow(0.0), url).recorded == 3
+    assert replayed(flow(0.0), url).calls == 3
 
 
 def test_workflow_code_that_sleeps_is_not_waited_for(url: str) -> None:
@@ -718,11 +718,68 @@ def test_a_journal_kept_as_a_file_is_replayed_without_a_store(url: str, tmp_path
         replay(workflow=desk(CHANGES[0][1], "sync"), journal=str(half))
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", "[1]", "no JSON", '[{"seq": 1, "kind": "x"}]'])
+@pytest.mark.parametrize(
+    "text",
+    ["{}", "[]", "[1]", "no JSON", '[{"seq": 1, "kind": "x"}]', "[" * 100_000 + "]" * 100_000],
+    ids=str.__len__,
+)
 def test_a_file_that_is_no_journal_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "j.json").write_text(text)
     with pytest.raises(outlast.UsageError, match=r"j\.json is no journal"):
         replay(workflow=desk(ORIGINAL, "sync"), journal=tmp_path / "j.json")
+
+
+def test_a_journal_with_a_gap_or_another_order_is_refused(url: str, tmp_path: Path) -> None:
+    record(desk(ORIGINAL, "sync"), url, CUT)
+    events = [event_json(event) for event in journal(url, "r")]
+    path = tmp_path / "j.json"
+    for wrong, said in (
+        (events[:2] + events[3:], "event 3 is missing: it has 4 in its place"),
+        ([events[0], *events], "event 2 is missing: it has 1 in its place"),
+        (events[1:], "event 1 is missing"),
+        (events[::-1], "event 1 is missing"),
+    ):
+        path.write_text(json.dumps(wrong))
+        with pytest.raises(outlast.UsageError, match=rf"j\.json is no journal.*{said}"):
+            replay(workflow=desk(ORIGINAL, "sync"), journal=path)
+
+
+@pytest.mark.parametrize("depth", [200, *range(910, 1010, 3), 10_000])
+def test_a_value_that_is_nested_deep_is_read_or_told_of(
+    depth: int, url: str, tmp_path: Path
+) -> None:
+    record(desk(ORIGINAL, "sync"), url, CUT)
+    text = json.dumps([event_json(event) for event in journal(url, "r")])
+    kept = text.replace('"value": 1', f'"value": {"[" * depth}{"]" * depth}', 1)
+    assert kept != text
+    (tmp_path / "j.json").write_text(kept)
+    said = ""
+    try:
+        assert replay(workflow=desk(ORIGINAL, "sync"), journal=tmp_path / "j.json").calls == 3
+    except (outlast.UsageError, Misfit) as problem:
+        said = str(problem)
+    assert not said or (depth > 200 and ("nested" in said or "Recursion" in said))
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"run_id": 5}, "run_id=5"),
+    ({"run_id": desk(ORIGINAL, "sync")}, "run_id=<"),
+    ({"journal": 5}, "journal=5"),
+    ({"journal": ["j.json"]}, "journal="),
+    ({"run_id": "r", "store": Path("store.db")}, "store="),
+    ({"run_id": "r", "workflow": 5}, "5 is not a workflow"),
+    *(({"run_id": "r", "timeout": t}, "timeout=") for t in ("5", None, True, 0, -1, 86_401)),
+    *(({"run_id": "r", "timeout": float(t)}, "timeout=") for t in ("nan", "inf", "-inf")),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), WRONG, ids=[str(n) for n in range(len(WRONG))])
+def test_an_argument_of_another_type_is_told_of(
+    options: dict[str, Any], said: str, url: str
+) -> None:
+    record(desk(ORIGINAL, "sync"), url, CUT)
+    with pytest.raises(outlast.UsageError, match=said):
+        replay(**{"store": url, **options})
 
 
 def test_what_cannot_be_replayed_is_refused(url: str, tmp_path: Path) -> None:

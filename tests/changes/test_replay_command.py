@@ -43,6 +43,10 @@ def other():
     look(0)
     outlast.sleep(3600).result()
 
+@outlast.workflow
+def quick():
+    look(5)
+
 @outlast.step
 def patient():
     (HERE / "waiting").touch()
@@ -178,14 +182,35 @@ def test_code_that_is_missing_is_told_of_once(stage: Stage, how: str) -> None:
 
 def test_without_a_live_run_there_is_nothing_to_misfit(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    none = command(stage, "replay")
-    assert none.returncode == 0
-    assert "there is no store" in none.stdout
-    assert not (tmp_path / "store.db").exists()
     stage.client()
     assert command(stage, "replay").stdout == "no live runs\n"
     assert command(stage, "replay", "--workflow", "x").stdout == "no live runs of x\n"
     assert json.loads(command(stage, "replay", "--json").stdout) == {"fit": [], "misfits": []}
+
+
+@pytest.mark.parametrize("words", [[], ["--json"], ["--workflow", "x"], ["desk.py:desk"]])
+def test_a_store_that_does_not_exist_is_an_error(words: list[str], tmp_path: Path) -> None:
+    """A deploy must not pass since it looked at the wrong place."""
+    done = command(Stage(tmp_path), "replay", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"there is no store {tmp_path / 'store.db'}" in done.stderr
+    assert not (tmp_path / "store.db").exists()
+
+
+def test_a_workflow_of_which_there_are_no_runs_is_an_error(stage: Stage) -> None:
+    done = command(stage, "replay", "--workflow", "dsek")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "of workflow 'dsek'; there are runs of: desk, other" in done.stderr
+    assert command(stage, "run", "desk.py:quick", "--in-process").returncode == 0
+    ended = command(stage, "replay", "--workflow", "quick")
+    assert (ended.returncode, ended.stdout) == (0, "no live runs of quick\n"), ended.stderr
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "86401", "1e400", "x"])
+def test_a_timeout_is_a_number_of_seconds_up_to_a_day(seconds: str, stage: Stage) -> None:
+    done = command(stage, "replay", f"--timeout={seconds}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "timeout" in done.stderr
 
 
 @contextmanager

@@ -119,6 +119,49 @@ def test_a_run_that_does_not_fit_its_code_shows_both_ways_out():
     ]
 
 
+@pytest.mark.parametrize("held_at", ["think#0", "mail#1", "turns#3"])
+def test_code_that_cannot_be_let_count_is_not_recommended(held_at):
+    steps = [
+        step("think#0"),
+        step("mail#1", effect="once"),
+        step("mail#3.t0.1", effect="once", status="in-doubt"),
+    ]
+    lines = shown(
+        run(status="held", reason="diverged", detail="no fit", held_at=held_at, steps=steps)
+    )
+    assert ["outlast", "fork", "ticket-81", "--from", held_at] in words_of(lines)
+    assert "--accept-from" not in "\n".join(lines)
+    kept = "mail#3.t0.1" if held_at == "turns#3" else "mail#1"
+    assert f"{kept} is a `once` step that has happened or may have" in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "mail",
+    [
+        step("mail#1", effect="once", status="failed", fault="terminal"),
+        step("mail#1", effect="once", status="interrupted"),
+    ],
+    ids=["it failed for certain", "it was settled as not done"],
+)
+def test_code_can_be_let_count_if_a_once_step_did_not_happen(mail):
+    view = run(status="held", reason="diverged", held_at="think#0", steps=[step("think#0"), mail])
+    assert ["outlast", "resume", "ticket-81", "--accept-from", "think#0"] in words_of(shown(view))
+
+
+def test_a_run_that_an_operator_let_fail_says_that_a_copy_may_pay_twice():
+    pay = step("pay#1", effect="once", status="failed", reconciled="settled failed by ann")
+    lines = shown(run(status="failed", error="settled: gave up", steps=[step("think#0"), pay]))
+    assert words_of(lines) == [
+        ["outlast", "fork", "ticket-81", "--from", "pay#1", "--repeat-effects"]
+    ]
+    assert "may be paid twice" in "\n".join(lines)
+
+
+def test_something_that_cannot_be_read_is_not_always_a_class():
+    lines = shown(run(status="held", reason="unreadable", detail="event 4 was altered"))
+    assert "Something stored cannot be read. Deal with what is said above, then:" in lines
+
+
 def test_a_fork_says_what_it_was_forked_from():
     text = "\n".join(shown(run(forked_from="ticket-80", forked_at="think#1")))
     assert "forked from ticket-80 at think#1" in text

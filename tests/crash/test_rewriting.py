@@ -59,6 +59,25 @@ def test_killed_after_it_a_run_makes_the_step_again_under_one_new_key(
     assert len({e.idempotency for e in seen.effects if e.key == "pay#1"}) == 2
 
 
+@pytest.mark.parametrize(
+    "point",
+    [*(Point(at, "step.started", "pay") for at in WRITES), Point("effect", name="pay")],
+    ids=str,
+)
+def test_killed_after_it_a_run_makes_a_moved_step_again_under_its_first_key(
+    nursery: Nursery, killed: Job, point: Point
+) -> None:
+    third = msgspec.structs.replace(killed, flavour="3 live")
+    assert nursery.run(msgspec.structs.replace(third, flavour="3 accept", point=point)) is None
+    end = nursery.run(third)
+    assert end is not None
+    assert end.value == RESULTS["3"], end.text
+    seen = check_all(killed.url, "run", killed.effects)
+    paid = [e for e in seen.effects if e.key in ("pay#1", "pay#2")]
+    assert {e.key for e in paid} == {"pay#1", "pay#2"}
+    assert len({e.idempotency for e in paid}) == 1
+
+
 COPIES = [
     *(Point(at, "run.created") for at in WRITES),
     *(Point(at, "step.completed", "look") for at in WRITES),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast import codec
-from outlast.engine.deltas import LEAST, TurnState, replayed
+from outlast.engine.deltas import EVENT, LEAST, TurnState, replayed
 from outlast.events import TurnSaved, decode
 
 LEAVES = st.integers() | st.text(max_size=6) | st.none()
@@ -88,6 +88,24 @@ def test_deltas_are_folded_into_a_whole_record_before_they_outgrow_it() -> None:
     assert 2 < sum(fulls) < 40
     between = max(len(gap) for gap in "".join("F" if full else "." for full in fulls).split("F"))
     assert between * 600 < 2 * max(LEAST, 2 * 5000)
+
+
+def test_a_resume_reads_few_events_however_long_the_loop_and_however_small_its_changes() -> None:
+    live, saved = TurnState(), list[TurnSaved]()
+    for turn in range(1, 2000):
+        event = live.advance(turn, encoded({"count": turn, "pad": "p" * 1000}))
+        saved = [written(event)] if event.full else [*saved, written(event)]
+        assert len(saved) <= 1 + LEAST // EVENT
+
+
+def test_the_next_whole_record_comes_at_the_same_turn_with_a_resume_between() -> None:
+    live, saved = TurnState(), list[TurnSaved]()
+    for turn in range(1, 400):
+        resumed = replayed(saved) if saved else TurnState()
+        fields = encoded({"chat": ["m" * 500] * turn})
+        event = live.advance(turn, fields)
+        assert resumed.advance(turn, fields).full == event.full
+        saved = [written(event)] if event.full else [*saved, written(event)]
 
 
 def test_a_state_that_shrinks_is_stored_whole_so_that_a_resume_reads_little() -> None:

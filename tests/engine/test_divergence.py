@@ -205,6 +205,141 @@ def test_new_calls_behind_the_recorded_ones_are_no_divergence(url: str, bodies: 
     assert bodies.ran == {"look 1": 1, "think 2": 1}
 
 
+@pytest.mark.parametrize("colour", ["plain", "async"])
+@pytest.mark.parametrize("bound", ["stops later", "a larger max"])
+def test_a_loop_does_not_go_on_in_front_of_what_was_done_behind_it(
+    bound: str, colour: str, url: str, bodies: Bodies
+) -> None:
+    """An effect of a turn that never was would come after what is recorded as having followed."""
+    last = 2
+
+    @step(effect="once")
+    def mail(n: int) -> None:
+        bodies(f"mail {n}")
+
+    @step(effect="once")
+    def report() -> None:
+        bodies("report")
+
+    @step
+    def archive() -> None:
+        bodies("archive")
+
+    def turn(state: Any) -> bool:
+        mail(state.n)
+        state.n += 1
+        return bound == "stops later" and state.n == last
+
+    def loop() -> Any:
+        return outlast.turns(n=0, max=9 if bound == "stops later" else last)
+
+    def plain() -> str:
+        for state in loop():
+            if turn(state):
+                break
+        report()
+        archive()
+        return "done"
+
+    async def awaited() -> str:
+        async for state in loop():
+            if turn(state):
+                break
+        report()
+        archive()
+        return "done"
+
+    body = plain if colour == "plain" else awaited
+    _run_until(flow(body), url, "archive#2")
+    bodies.ran.clear()
+    last = 4
+    for _ in range(2):
+        with pytest.raises(outlast.RunHeld, match="goes on with report#1") as held:
+            outlast.run(flow(body), run_id="r", store=url)
+        assert held.value.reason == "diverged"
+    assert not bodies.ran
+    last = 2
+    assert outlast.run(flow(body), run_id="r", store=url) == "done"
+    assert bodies.ran == {"archive": 1}
+
+
+def test_a_call_in_front_of_tasks_that_are_recorded_is_found(url: str, bodies: Bodies) -> None:
+    desk = Desk(bodies)
+    changed = False
+
+    async def branch(n: int) -> None:
+        await desk.look(n)
+        await desk.think(n)
+
+    async def body() -> str:
+        if changed:
+            await desk.tell(9)
+        await asyncio.gather(branch(1), branch(2))
+        await asyncio.gather(branch(3))
+        return "done"
+
+    _run_until(flow(body), url, "look#s2.0")
+    bodies.ran.clear()
+    changed = True
+    with pytest.raises(outlast.RunHeld, match=r"goes on with look#s0\.0, the code calls tell"):
+        outlast.run(flow(body), run_id="r", store=url)
+    assert not bodies.ran
+    changed = False
+    assert outlast.run(flow(body), run_id="r", store=url) == "done"
+    assert bodies.ran == {"look 3": 1, "think 3": 1}
+
+
+def test_a_call_that_was_made_and_not_yet_begun_is_none(url: str, bodies: Bodies) -> None:
+    """Its position is in front of what is recorded; the code comes by it all the same."""
+    desk = Desk(bodies)
+
+    made = []
+
+    async def body() -> str:
+        later = desk.look(1)  # a coroutine: nothing of it has begun
+        made.append(later)
+        await desk.think(2)
+        await desk.act(3)
+        await later
+        return "done"
+
+    _run_until(flow(body), url, "act#2")
+    assert outlast.run(flow(body), run_id="r", store=url) == "done"
+    assert bodies.ran == {"think 2": 1, "act 3": 2, "look 1": 1}
+    made[0].close()
+
+
+def test_a_loop_of_which_nothing_is_recorded_is_no_misfit(url: str, bodies: Bodies) -> None:
+    desk = Desk(bodies)
+
+    async def body() -> str:
+        async for _ in outlast.turns(n=0, max=1):
+            pass
+        await desk.look(1)
+        await desk.think(2)
+        return "done"
+
+    _run_until(flow(body), url, "think#2")
+    assert outlast.run(flow(body), run_id="r", store=url) == "done"
+    assert bodies.ran == {"look 1": 1, "think 2": 2}
+
+
+def test_a_loop_whose_max_is_below_the_saved_turn_is_held(url: str, bodies: Bodies) -> None:
+    desk, most = Desk(bodies), 5
+
+    async def body() -> int:
+        async for turn in outlast.turns(n=0, max=most):
+            turn.n += await desk.look(1)
+        return turn.n
+
+    _run_until(flow(body), url, "look#0.t3.0")
+    most = 2
+    with pytest.raises(outlast.RunHeld, match="turn 3 was saved, and the loop's max is 2 now"):
+        outlast.run(flow(body), run_id="r", store=url)
+    most = 5
+    assert outlast.run(flow(body), run_id="r", store=url) == 5
+
+
 @pytest.mark.parametrize("misfit", ["now", "plain step", "turns"])
 def test_a_misfit_found_without_awaiting_does_not_block_the_loop(misfit: str, url: str) -> None:
     """The other task's attempt ends in the same event loop, so nobody may wait for it there."""

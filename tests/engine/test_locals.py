@@ -10,7 +10,6 @@ import pytest
 
 import outlast
 from outlast import workflow
-from outlast.engine import turns as turns_module
 from tests.engine.loops import FINE, IN_PLACE, REBOUND, look, program
 from tests.engine.tools import PATIENT, kinds, run_with_each_death
 
@@ -81,7 +80,7 @@ def test_what_is_accepted_gives_the_same_result_after_each_death(
 def test_without_the_check_a_death_changes_the_result(
     what: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns_module, "watch", lambda *_: None)
+    monkeypatch.setattr("outlast.engine.watch.watch", lambda *_: None)
     flow = program(REBOUND[what][3], "async for")
     undisturbed = outlast.run(flow, run_id="undisturbed", store=url)
     results = [

@@ -1,5 +1,6 @@
 """A lease is kept whatever the run's own code does, and given up before it would run out."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,42 @@ def test_a_lease_is_kept_while_a_body_holds_the_loop_or_the_interpreter(
     assert gated.start().end()["error"] == "RunOwned"
     assert busy.end()["result"] == ["one", f"middle by {busy.pid}", "three"]
     assert gated.client.run("r").epoch == 1
+
+
+def test_a_short_lease_is_kept_beside_a_long_one(url: str) -> None:
+    @outlast.step
+    async def renewed(run_id: str) -> bool:
+        client = outlast.Client(url)
+        first = client._row(run_id).lease_boot or 0.0
+        await asyncio.to_thread(
+            until, lambda: (client._row(run_id).lease_boot or 0.0) > first, "the lease to move"
+        )
+        return True
+
+    @outlast.workflow
+    async def dozes() -> None:
+        await outlast.sleep(3600)
+
+    @outlast.workflow
+    async def looks() -> bool:
+        return await renewed("short")
+
+    async def both() -> bool:
+        long = outlast.Settings(lease=3600)
+        dozing = asyncio.create_task(
+            outlast.execute(dozes, run_id="long", store=url, settings=long)
+        )
+        client = outlast.Client(url)
+        await asyncio.to_thread(
+            until, lambda: bool(client.runs(status="waiting")), "the long one to wait"
+        )
+        short = outlast.Settings(lease=LEASE)
+        try:
+            return await outlast.execute(looks, run_id="short", store=url, settings=short)
+        finally:
+            dozing.cancel()
+
+    assert asyncio.run(both())
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -290,3 +290,55 @@ def test_a_log_file_that_is_removed_under_an_open_store_is_noticed(tmp_path: Pat
         store.write(Append(2), durable=True)
     assert refused.value.problem == "gone"
     assert "-wal" in str(refused.value)
+
+
+# ---- files that are taken away
+
+
+@pytest.fixture
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store in a folder of its own, which is looked at as one that has not changed lately."""
+    monkeypatch.setattr("outlast.store.sqlite.TICK", -60.0)
+    (tmp_path / "home").mkdir()
+    store = open_store(url_of(tmp_path / "home" / "a.db"))
+    store.write(Append(1), durable=True)
+    store.write(Append(2), durable=True)
+    yield store
+    with suppress(StoreError):
+        store.close()
+
+
+def test_a_folder_that_is_away_for_a_moment(apart: Store) -> None:
+    home = Path(apart.path).parent
+    home.rename(home.with_name("away"))
+    for action in (write(apart, 3), lambda: apart.read("last_run")):
+        assert problem_of(action) == "gone"
+    home.with_name("away").rename(home)
+    assert apart.write(Append(3), durable=True) == 3
+
+
+def test_a_copy_in_the_place_of_the_folder_with_all_its_times(apart: Store) -> None:
+    home = Path(apart.path).parent
+    times = home.stat()
+    shutil.copytree(home, home.with_name("copy"))
+    home.rename(home.with_name("old"))
+    home.with_name("copy").rename(home)
+    os.utime(home, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert problem_of(write(apart, 3)) == "gone"
+
+
+def test_a_log_that_is_deleted_while_the_time_of_the_folder_is_kept(apart: Store) -> None:
+    home = Path(apart.path).parent
+    times = home.stat()
+    Path(f"{apart.path}-wal").unlink()
+    os.utime(home, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert problem_of(write(apart, 3)) == "gone"
+
+
+def test_an_event_loop_does_not_wait_for_another_process(apart: Store) -> None:
+    other = apsw.Connection(apart.path)
+    other.execute("BEGIN IMMEDIATE")
+    assert apart.write_if_free(Append(3), durable=True) is None
+    other.execute("COMMIT")
+    other.close()
+    assert apart.write_if_free(Append(3), durable=True) == 3

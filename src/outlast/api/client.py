@@ -5,24 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from outlast.control import Settle
 from outlast.errors import NotDone, UnknownRun, UsageError
 from outlast.events import escape_surrogates
 from outlast.leases import NewRun, is_abandoned
 from outlast.records import FINAL, Done, RunRow, RunView, Status, StepView, StoredEvent
-from outlast.rewriting import Accept, Fork
-from outlast.views import (
-    Verdict as Verdict,
-)
-from outlast.views import (
-    list_runs,
-    read_events,
-    read_run,
-    run_view,
-    unfinished,
-    verify_all,
-    verify_run,
-)
+from outlast.verification import Verdict as Verdict
+from outlast.verification import verify_all, verify_run
+from outlast.views import list_runs, read_events, read_run, run_view, unfinished
 from outlast.worker.execution import MAX_RUN_ID, check_run_id, creation
 from outlast.worker.outcome import result_of_row
 from outlast.worker.stores import get_store
@@ -58,9 +47,8 @@ class Client:
     def runs(
         self, *, status: Status | None = None, workflow: str | None = None, limit: int = 100
     ) -> list[RunView]:
-        """Runs, newest first, without their steps."""
-        rows = list_runs(self._store, status, workflow, limit)
-        return [run_view(self._store, row, with_steps=False) for row in rows]
+        """Runs, newest first, without their steps. Of a damaged one, what is known (`damaged`)."""
+        return list_runs(self._store, status, workflow, limit)
 
     def run(self, run_id: str) -> RunView:
         """One run with its steps.
@@ -116,6 +104,8 @@ class Client:
         Raises:
             UsageError: nothing is in doubt there, or the run is being executed.
         """
+        from outlast.control import Settle  # not needed for `import outlast`; so below
+
         row, world = self._row(run_id), self._store.world
         settle = partial(
             Settle, row.run_id, step, at=world.wall(), world=world, own_claims=self._heart.claims
@@ -145,15 +135,19 @@ class Client:
 
         Returns:
             The steps that count no longer. Those that the code still calls run again: a step with
-            the same arguments has the same idempotency key, with others it has a new one.
+            the same arguments has the same idempotency key, wherever the code calls it now; with
+            others it has a new one.
 
         Raises:
             UsageError: the run is over or being executed, has no such step, or something that a
                 `once` step did or may have done would be dropped. Nothing was written.
+            StoreError: the run's journal was altered, or cannot be written.
         """
+        from outlast.rewriting import Accept
+
         row, world = self._row(run_id), self._store.world
         item = Accept(row.run_id, step, world.wall(), world, self._heart.claims, by)
-        return self._store.write(item, durable=True)
+        return self._store.write(item, durable=True).steps
 
     def fork(
         self,
@@ -179,6 +173,8 @@ class Client:
             UsageError: the new id is taken or none, there is no such step, or effects would be
                 repeated unasked: the text lists them. Nothing was written.
         """
+        from outlast.rewriting import Fork
+
         row, world = self._row(run_id), self._store.world
         suffix = f"-fork-{world.token()[:8]}"
         chosen = row.run_id[: MAX_RUN_ID - len(suffix)] + suffix if new_id is None else new_id

@@ -1,6 +1,7 @@
 """`outlast.testing.replay` and what `outlast replay` does: journals against the code at hand."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,17 @@ from outlast.journal import first_altered
 from outlast.records import RunRow, Source, StoredEvent
 from outlast.store.reading import open_to_read
 from outlast.store.writer import Store
-from outlast.views import live_runs, read_events, read_run
+from outlast.views import live_runs, read_events, read_run, workflows
 from outlast.worker.execution import source_of
-from outlast.worker.loader import load_source, load_target
+from outlast.worker.loader import load_source, load_target, program_restored
 from outlast.worker.stores import url_or_default
 from outlast.world import World
 
 TIMEOUT = 60.0
 """Seconds that one replay may take. Only workflow code that computes or blocks takes any."""
+
+LONGEST = 86_400.0
+"""The longest timeout that can be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ class Misfit(AssertionError):
         run_id, workflow: the run, and the name of its workflow.
         reason: `diverged`, `unreadable` or `in-doubt` (a resume would be held for that), `raised`
             (the run would fail), `outcome` (a run that has ended would end in another way),
-            `missing` (there is no code), `undecided` (it took too long).
+            `missing` (there is no code), `undecided` (it took too long, or depends on calls that
+            only a resume would execute).
         detail: what does not fit, with both sides.
         fix: what helps.
     """
@@ -91,16 +96,16 @@ def replay(
             from.
         journal: instead of a run in a store, a file with what `outlast journal RUN --json` prints.
         store: URL of the store; `$OUTLAST_STORE` by default, else `sqlite:///outlast.db`.
-        timeout: seconds that the workflow's own code may take.
+        timeout: seconds that the workflow's own code may take, a day at most.
 
     Raises:
         Misfit: the run does not fit the code.
         UnknownRun: there is no such run.
-        UsageError: there is no such workflow, or it is not the run's; the file is no journal.
+        UsageError: there is no such workflow, or it is not the run's; the file is no journal; an
+            argument is of another type.
         StoreError: the store cannot be read.
     """
-    if (run_id is None) == (journal is None):
-        raise UsageError('say what to replay: replay("RUN") or replay(journal="FILE")')
+    _check_arguments(run_id, journal, store)
     _check_timeout(timeout)
     world = World()
     if journal is not None:
@@ -111,20 +116,22 @@ def replay(
             if row is None:
                 raise UnknownRun(f"there is no run {run_id!r} in {opened.url}; see: outlast ls")
             record = _record(opened, row)
-    if workflow is None:
-        spec = load_source(record.row.source, record.row.run_id)
-    else:
-        found = workflow_spec(workflow)
-        if found is None:
-            raise UsageError(f"{workflow!r} is not a workflow; decorate it with @outlast.workflow")
-        spec = found
-    other = _belongs_elsewhere(record.row, spec)
-    if other is not None:
-        raise other
-    told = _replay(record, spec, world, timeout)
+    with program_restored():
+        spec = _given(workflow) or load_source(record.row.source, record.row.run_id)
+        other = _belongs_elsewhere(record.row, spec)
+        if other is not None:
+            raise other
+        told = _replay(record, spec, world, timeout)
     if isinstance(told, Misfit):
         raise told
     return told
+
+
+def _given(workflow: Callable[..., object] | None) -> WorkflowSpec | None:
+    found = workflow_spec(workflow)
+    if workflow is not None and found is None:
+        raise UsageError(f"{workflow!r} is not a workflow; decorate it with @outlast.workflow")
+    return found
 
 
 def replay_live(
@@ -148,6 +155,13 @@ def replay_live(
         StoreError: the store cannot be read.
     """
     _check_timeout(timeout)
+    with program_restored():
+        yield from _replay_live(store, workflow, target, timeout)
+
+
+def _replay_live(
+    store: str, workflow: str | None, target: str | None, timeout: float
+) -> Iterator[Replayed | Misfit]:
     given = None if target is None else load_target(target)
     if given is not None and workflow not in (None, given.name):
         raise UsageError(
@@ -155,8 +169,9 @@ def replay_live(
             f"--workflow {workflow}"
         )
     world = World()
-    known: dict[Source | None, WorkflowSpec | UsageError] = {}
+    missing: dict[Source | None, UsageError] = {}
     with open_to_read(store) as opened:
+        _check_workflow(opened, workflow)
         for run_id, name in live_runs(opened, given.name if given else workflow):
             try:
                 row = read_run(opened, run_id)
@@ -168,7 +183,7 @@ def replay_live(
                 fix = f"See: outlast verify {run_id}"
                 yield Misfit(run_id, name, "unreadable", str(problem), fix)
                 continue
-            spec = given or known.get(row.source) or _load(row, known)
+            spec = given or missing.get(row.source) or _load(row, missing)
             if isinstance(spec, WorkflowSpec):
                 spec = _belongs_elsewhere(row, spec) or spec
             if isinstance(spec, UsageError):
@@ -178,17 +193,15 @@ def replay_live(
                 yield _replay(record, spec, world, timeout)
 
 
-def _load(
-    row: RunRow, known: dict[Source | None, WorkflowSpec | UsageError]
-) -> WorkflowSpec | UsageError:
-    """A run's workflow. What was looked for once is not imported again, found or not."""
+def _load(row: RunRow, missing: dict[Source | None, UsageError]) -> WorkflowSpec | UsageError:
+    """A run's workflow, with what is imported by its program in place. What was looked for in vain
+    is not imported again."""
     try:
-        known[row.source] = load_source(row.source, row.run_id)
+        return load_source(row.source, row.run_id)
     except UsageError as problem:
-        if row.source is None:  # says which run it is
-            return problem
-        known[row.source] = problem
-    return known[row.source]
+        if row.source is not None:  # otherwise it says which run it is
+            missing[row.source] = problem
+        return problem
 
 
 def _belongs_elsewhere(row: RunRow, spec: WorkflowSpec) -> UsageError | None:
@@ -209,9 +222,36 @@ def _replay(record: Record, spec: WorkflowSpec, world: World, timeout: float) ->
     return Replayed(run_id, name, told.asked, told.recorded, told.result)
 
 
-def _check_timeout(timeout: float) -> None:
-    if not timeout > 0:
-        raise UsageError(f"timeout={timeout!r}: a number of seconds above 0 is expected")
+# ---- what is asked for
+
+
+def _check_arguments(run_id: object, journal: object, store: object) -> None:
+    if (run_id is None) == (journal is None):
+        raise UsageError('say what to replay: replay("RUN") or replay(journal="FILE")')
+    if not isinstance(run_id, str | None):
+        raise UsageError(f"run_id={run_id!r}: the id of a run, a text, is expected")
+    if not isinstance(journal, str | os.PathLike | None):
+        raise UsageError(f"journal={journal!r}: the path of a file is expected")
+    if not isinstance(store, str | None):
+        raise UsageError(f"store={store!r}: the URL of a store, a text, is expected")
+
+
+def _check_timeout(timeout: object) -> None:
+    number = timeout if isinstance(timeout, int | float) and timeout is not True else 0
+    if not 0 < number <= LONGEST:
+        raise UsageError(
+            f"timeout={timeout!r}: a number of seconds above 0 and up to {LONGEST:.0f} is expected"
+        )
+
+
+def _check_workflow(store: Store, workflow: str | None) -> None:
+    """A name of which there is no run was probably mistyped, and nothing misfits then."""
+    known = workflows(store)
+    if workflow is not None and known and workflow not in known:
+        raise UsageError(
+            f"no run in {store.url} is of workflow {workflow!r}; there are runs of: "
+            f"{', '.join(known)}"
+        )
 
 
 # ---- records
@@ -243,14 +283,18 @@ def _read_journal(path: Path) -> Record:
             StoredEvent(path.stem, e.seq, e.kind, e.key, _bytes(e.data), e.at, e.epoch, b"")
             for e in lines
         ]
+        gap = next((n for n, e in enumerate(stored, 1) if e.seq != n), None)
+        if gap is not None:
+            raise ValueError(f"event {gap} is missing: it has {stored[gap - 1].seq} in its place")
         created = events.decode(stored[0].kind, stored[0].data)
-        if not isinstance(created, events.RunCreated) or stored[-1].seq != len(stored):
-            raise ValueError("it is not the whole of one")
+        if not isinstance(created, events.RunCreated):
+            raise ValueError("it does not begin with run.created")
     except OSError as problem:
         raise UsageError(f"{path} cannot be read: {problem.strerror}") from problem
-    except (ValueError, KeyError, IndexError, msgspec.MsgspecError) as problem:
+    except (ValueError, KeyError, IndexError, RecursionError, msgspec.MsgspecError) as problem:
+        why = "nested too deep" if isinstance(problem, RecursionError) else problem
         raise UsageError(
-            f"{path} is no journal, as made by: outlast journal RUN --json ({problem})"
+            f"{path} is no journal, as made by: outlast journal RUN --json ({why})"
         ) from problem
     last = stored[-1]
     row = RunRow(

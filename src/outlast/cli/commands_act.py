@@ -16,7 +16,7 @@ from outlast.cli.commands_read import RUN_HELP, JsonOption, RunArgument, caller_
 from outlast.cli.jsonout import run_json
 from outlast.cli.output import err, out, printable, short, stdout_kept_for_json, write_json
 from outlast.cli.progress import Progress, look
-from outlast.cli.render import doubt, dropped, pretty
+from outlast.cli.render import doubt, pretty
 from outlast.cli.screen import Screen
 from outlast.cli.tracebacks import last_user_frame
 from outlast.cli.wording import Caller, advice, duration
@@ -92,6 +92,7 @@ def run(
         in_process=in_process,
         wait=not no_wait,
         wait_if_owned=wait,
+        named=caller.store,
     )
     with client_of(ctx, create=True) as client:
         code, view = _execute(client, order, as_json)
@@ -124,15 +125,12 @@ def resume(
     """Go on with a run that was interrupted, held or queued."""
     if (run is None) != every:
         raise UsageError("name one run, or say --all: outlast resume RUN, outlast resume --all")
-    if every and accept_from:
+    if every and accept_from is not None:
         raise UsageError("--accept-from belongs to one run: outlast resume RUN --accept-from STEP")
     caller = caller_of(ctx)
     codes, ends = [], []
     with client_of(ctx) as client:
         chosen = [client.run(run).run_id] if run else client.unfinished()
-        if accept_from:
-            gone = client.accept_from(chosen[0], accept_from, by=_operator())
-            err().lines(dropped(chosen[0], accept_from, gone))
         for run_id in chosen:
             order = Order(
                 store=caller.url,
@@ -141,6 +139,9 @@ def resume(
                 wait=not no_wait,
                 wait_if_owned=wait,
                 resume=not every,
+                accept_from=accept_from,
+                by="" if accept_from is None else _operator(),
+                named=caller.store,
             )
             code, view = _execute(client, order, as_json)
             codes.append(code)
@@ -224,6 +225,7 @@ def fork(
             wait=not no_wait,
             wait_if_owned=wait,
             resume=True,
+            named=caller.store,
         )
         code, view = _execute(client, order, as_json)
     if view:

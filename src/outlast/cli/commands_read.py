@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -11,10 +12,10 @@ from rich.text import Text
 from outlast import events
 from outlast.api.client import Client, Verdict
 from outlast.cli.jsonout import event_json, run_json, verdict_json
-from outlast.cli.output import out, write_json
+from outlast.cli.output import err, out, printable, write_json
 from outlast.cli.render import journal_lines, run_details, run_list, verdict_lines
 from outlast.cli.wording import Caller
-from outlast.errors import UsageError
+from outlast.errors import StoreError, Unreadable, UsageError
 from outlast.records import RunView, Status
 from outlast.store.open import parse_url
 from outlast.world import World
@@ -34,10 +35,7 @@ def client_of(ctx: typer.Context, *, create: bool = False) -> Iterator[Client]:
     Raises:
         UsageError: there is no store and `create` is false.
     """
-    missing = None if create else missing_store(ctx)
-    if missing:
-        raise UsageError(f"{missing}; --store or $OUTLAST_STORE names another")
-    client = Client(caller_of(ctx).url)
+    client = Client(caller_of(ctx).url if create else existing_store(ctx))
     try:
         yield client
     finally:
@@ -54,6 +52,18 @@ def missing_store(ctx: typer.Context) -> str | None:
     """A sentence about the store if it does not exist yet."""
     path = Path(parse_url(caller_of(ctx).url).path)
     return None if path.exists() else f"there is no store {path} yet, and so no run"
+
+
+def existing_store(ctx: typer.Context) -> str:
+    """The URL of the store that the user chose.
+
+    Raises:
+        UsageError: there is none.
+    """
+    missing = missing_store(ctx)
+    if missing:
+        raise UsageError(f"{missing}; --store or $OUTLAST_STORE names another")
+    return caller_of(ctx).url
 
 
 def ls(
@@ -76,14 +86,27 @@ def ls(
             else:
                 views = client.runs(status=wanted, workflow=workflow, limit=limit)
             if as_json:  # Programs get the steps too, which a list does not bring.
-                views = [client.run(view.run_id) for view in views]
+                views = [_with_steps(client, view) for view in views]
     if as_json:
         write_json([run_json(view) for view in views])
     elif views:
         out().lines(run_list(views, World().wall()))
+        caller = caller_of(ctx)
+        said = [caller.ready(view.damaged) for view in views if view.damaged is not None]
+        err().lines(Text(f"outlast: {printable(text)}") for text in said)
     else:
         out().lines([Text(missing or "no runs")])
     return 0
+
+
+def _with_steps(client: Client, listed: RunView) -> RunView:
+    """A run with its steps, or what the list has of it if they cannot be read."""
+    try:
+        return client.run(listed.run_id)
+    except (StoreError, Unreadable) as problem:
+        if isinstance(problem, StoreError) and problem.problem != "damaged":
+            raise
+        return replace(listed, damaged=str(problem))
 
 
 def _interrupted(client: Client, workflow: str | None) -> list[RunView]:

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from outlast.api.replaying import TIMEOUT, Misfit, Replayed, replay_live
-from outlast.cli.commands_read import JsonOption, caller_of, missing_store
+from outlast.cli.commands_read import JsonOption, existing_store
 from outlast.cli.output import err, out, printable, stdout_kept_for_json, write_json
 
 MISFITS = 1
@@ -27,7 +27,7 @@ def replay(
     ] = None,
     workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds that the workflow code of a run may take.")
+        float, typer.Option(metavar="S", help="Seconds that a run's workflow code may take.")
     ] = TIMEOUT,
     as_json: JsonOption = False,
 ) -> int:
@@ -35,23 +35,18 @@ def replay(
 
     Exit code 1 if one does not fit.
     """
-    missing = missing_store(ctx)
+    url = existing_store(ctx)
     fits: list[Replayed] = []
     misfits: list[Misfit] = []
-    if not missing:
-        # What the user's code prints is no part of the list.
-        with stdout_kept_for_json(True):
-            for told in replay_live(
-                caller_of(ctx).url, workflow=workflow, target=target, timeout=timeout
-            ):
-                if isinstance(told, Misfit):
-                    misfits.append(told)
-                else:
-                    fits.append(told)
+    # What the user's code prints is no part of the list.
+    with stdout_kept_for_json(True):
+        for told in replay_live(url, workflow=workflow, target=target, timeout=timeout):
+            if isinstance(told, Misfit):
+                misfits.append(told)
+            else:
+                fits.append(told)
     if as_json:
         write_json({"fit": [_fit_json(f) for f in fits], "misfits": [_json(m) for m in misfits]})
-    elif missing:
-        out().lines([Text(missing)])
     else:
         out().lines(_lines(misfits))
         out().lines([_summary(len(fits), len(misfits), workflow)])

@@ -40,18 +40,17 @@ class Story:
 
     def __init__(self, before: RunView | None) -> None:
         self._told = _settled(before)
-        self._replayed = sum(status in REPLAYED for status in self._told.values())
         # Told once a new owner has the run, and not if a live process keeps it.
         self._resumed_from = before.epoch if before and before.status not in FINAL else None
 
     def news(self, view: RunView) -> Iterator[Text]:
         """The lines for what happened since the last look."""
         for step in view.steps:
-            settled = self._told.get(step.key) == step.status
+            settled = self._told.get(step.key) == _standing(step)
             if not settled:
                 yield from self._resumed(view, f"continuing at {printable(step.key)}")
             if not settled and step.status not in UNDER_WAY:
-                self._told[step.key] = step.status
+                self._told[step.key] = _standing(step)
                 yield _ended(step)
 
     def end(self, view: RunView) -> Iterator[Text]:
@@ -63,7 +62,9 @@ class Story:
         if self._resumed_from is None or view.epoch == self._resumed_from:
             return
         self._resumed_from = None
-        count = f"{self._replayed} step{'' if self._replayed == 1 else 's'} replayed"
+        known = [step for step in view.steps if self._told.get(step.key) == _standing(step)]
+        replayed = sum(step.status in REPLAYED for step in known)
+        count = f"{replayed} step{'' if replayed == 1 else 's'} replayed"
         yield Text(f"resuming {printable(view.run_id)}: {count}, {what}")
 
 
@@ -89,9 +90,14 @@ def now_doing(view: RunView) -> str:
     return " · ".join(parts)
 
 
-def _settled(view: RunView | None) -> dict[str, StepStatus]:
+def _standing(step: StepView) -> tuple[StepStatus, float]:
+    """Its state. The time tells a dropped step from the one that was made in its place."""
+    return step.status, step.started
+
+
+def _settled(view: RunView | None) -> dict[str, tuple[StepStatus, float]]:
     steps = view.steps if view else []
-    return {step.key: step.status for step in steps if step.status not in UNDER_WAY}
+    return {step.key: _standing(step) for step in steps if step.status not in UNDER_WAY}
 
 
 def _ended(step: StepView) -> Text:

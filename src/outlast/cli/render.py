@@ -129,17 +129,6 @@ def doubt(step: StepView) -> Iterator[Text]:
     yield from columns(rows)
 
 
-def dropped(run_id: str, since: str, steps: Sequence[StepView]) -> Iterator[Text]:
-    """What no longer counts in a run, of its steps."""
-    count = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
-    yield Text(printable(f"run {run_id}: dropped {count} from {since} on"))
-    for step in steps:
-        line = Text(printable(f"  {step.key} ({step.preview}) {step.status}"))
-        if step.attempts and step.effect not in ("read", "once"):
-            line.append(", may happen twice", style="yellow")
-        yield line
-
-
 def timeline(view: RunView, now: float, width: int | None = None) -> Iterator[Text]:
     """One line for each step: where in the run's time it lies, how long it worked, how it went.
     What does not fit into `width` follows below the table."""

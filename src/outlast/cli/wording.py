@@ -1,6 +1,5 @@
 """Times, statuses and advice in words."""
 
-import re
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from rich.text import Text
 
 from outlast.cli.output import printable
 from outlast.records import RunView, StepView
-from outlast.worker.stores import url_or_default
+from outlast.worker.stores import reaching, url_or_default
 
 COLOURS = {
     "queued": "dim",
@@ -48,13 +47,7 @@ class Caller:
 
     def ready(self, text: str) -> str:
         """A text of the library, which knows no `--store`, with commands that reach the store."""
-        if self.store is None:
-            return text
-        return _COMMANDS.sub(lambda _: f"outlast --store {shlex.quote(self.store or '')}", text)
-
-
-_COMMANDS = re.compile(r"\boutlast(?= (?:run|resume|fork|show|verify|journal|settle|ls|replay)\b)")
-"""Where a command begins in the text of an error."""
+        return reaching(text, self.store)
 
 
 def duration(seconds: float) -> str:
@@ -84,12 +77,15 @@ def clock(at: float) -> str:
 
 
 def status_text(view: RunView) -> Text:
-    """The status of a run with its reason, such as `held (in-doubt)` or `running, interrupted`."""
+    """The status of a run with its reason, such as `held (in-doubt)` or `running, interrupted`;
+    in a list also whether it is damaged."""
     text = Text(view.status, style=COLOURS[view.status])
     if view.reason:
         text.append(f" ({printable(_REASONS.get(view.reason, view.reason))})")
     if view.interrupted:
         text.append(", interrupted", style=COLOURS["interrupted"])
+    if view.damaged is not None:
+        text.append(", damaged", style="red")
     return text
 
 
@@ -106,14 +102,7 @@ def advice(view: RunView, caller: Caller, now: float) -> list[str]:
         case "completed":
             return []
         case "failed" | "killed":
-            verb = "has failed" if view.status == "failed" else "was killed"
-            last = view.steps[-1] if view.steps else None
-            step = last.key if last is not None and last.status == "failed" else "@end"
-            return [
-                f"It {verb} for good. To try again, run it under another --id. To go on with a "
-                "copy of what it has done:",
-                "  " + caller.command("fork", view.run_id, "--from", step),
-            ]
+            return _advice_for_ended(view, caller)
         case "held":
             return [*_advice_for_held(view, caller), resume, *_or_accept(view, caller)]
         case _ if view.interrupted:
@@ -128,6 +117,25 @@ def advice(view: RunView, caller: Caller, now: float) -> list[str]:
             return [*begin, then, resume]
 
 
+def _advice_for_ended(view: RunView, caller: Caller) -> list[str]:
+    verb = "has failed" if view.status == "failed" else "was killed"
+    again = f"It {verb} for good. To try again, run it under another --id. "
+    last = view.steps[-1] if view.steps else None
+    if last is None or last.status != "failed":
+        fork = caller.command("fork", view.run_id, "--from", "@end")
+    elif last.effect == "once" and last.may_have_happened:
+        fork = caller.command("fork", view.run_id, "--from", last.key, "--repeat-effects")
+        return [
+            f"{again}{printable(last.key)} may have happened (a payment that it made was made). "
+            "A copy that goes on with it makes it again, under another idempotency key, so that "
+            "it may be paid twice:",
+            f"  {fork}",
+        ]
+    else:
+        fork = caller.command("fork", view.run_id, "--from", last.key)
+    return [f"{again}To go on with a copy of what it has done:", f"  {fork}"]
+
+
 def _sleep(view: RunView, now: float) -> list[str]:
     if view.status != "waiting" or view.due_at is None or view.due_at <= now:
         return []
@@ -140,7 +148,7 @@ _HELD = {
     "diverged": "The code no longer fits what is recorded. Put the recorded code back, then:",
     "crash-loop": "Its process died again and again in one attempt. Find out why, then:",
     "stuck": "A step outlived its timeout and could not be stopped. End its process, then:",
-    "unreadable": "A stored value cannot be read. Make its class importable again, then:",
+    "unreadable": "Something stored cannot be read. Deal with what is said above, then:",
 }
 
 
@@ -159,12 +167,36 @@ def _or_accept(view: RunView, caller: Caller) -> list[str]:
     """How code that does not fit the record can be let count."""
     if view.reason != "diverged" or view.held_at is None:
         return []
-    return [
+    kept = next((step for step in _from(view, view.held_at) if _is_kept(step)), None)
+    drop = [
         "Or drop what is recorded from that step on, and go on with the code at hand:",
         "  " + caller.command("resume", view.run_id, "--accept-from", view.held_at),
         "Or do so in a copy:",
         "  " + caller.command("fork", view.run_id, "--from", view.held_at),
+    ]
+    if kept is not None:
+        drop = [
+            f"It cannot be let count from {printable(view.held_at)} on: {printable(kept.key)} is a "
+            "`once` step that has happened or may have, and that is never dropped. A copy would "
+            "make it again, and asks first:",
+            "  " + caller.command("fork", view.run_id, "--from", view.held_at),
+        ]
+    return [
+        *drop,
         "To see every run that does not fit this code:",
         "  " + caller.command("replay"),
         "To let old runs keep the old way: outlast.patched(...) in the workflow.",
     ]
+
+
+def _from(view: RunView, key: str) -> list[StepView]:
+    """The steps from a call on; as far as the steps tell, if it is none itself."""
+    inside = f"{key.rpartition('#')[2]}.t"  # of a turn loop
+    keys = [step.key for step in view.steps]
+    if key in keys:
+        return view.steps[keys.index(key) :]
+    return [step for step in view.steps if step.key.rpartition("#")[2].startswith(inside)]
+
+
+def _is_kept(step: StepView) -> bool:
+    return step.effect == "once" and step.may_have_happened

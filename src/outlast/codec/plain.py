@@ -1,6 +1,7 @@
 """Stored values as plain JSON data for people and programs, and such data as values."""
 
 import inspect
+import math
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -67,7 +68,31 @@ def _moment(tree: Payload) -> object:
 
 def _by_value(tag: str) -> Callable[[Payload], object]:
     """The text of a built-in value, by way of the value."""
-    return lambda tree: str(decode(msgspec.json.encode({tag: tree})))
+    return lambda tree: _text(decode(msgspec.json.encode({tag: tree})))
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except ValueError:  # more digits than `sys.get_int_max_str_digits()` lets Python print
+        if isinstance(value, Fraction):
+            return f"{_text(value.numerator)} / {_text(value.denominator)}"
+        if isinstance(value, int):
+            return f"a number of {_digits(abs(value)):,} digits"
+        return f"a {type(value).__name__} of numbers that are too long to show"
+
+
+def _digits(number: int) -> int:
+    """How many decimal digits a number above 0 has. Quick, and exact but for the neighbours of
+    a power of ten so large that a float does not tell them apart from it."""
+    digits = int(math.log10(number)) + 1
+    if digits < EXACT:
+        digits += (number >= 10**digits) - (number < 10 ** (digits - 1))
+    return digits
+
+
+EXACT = 100_000
+"""Digits up to which they are counted for certain; powers of ten take long to compute."""
 
 
 _FLATTEN: dict[str, Callable[[Payload], object]] = {

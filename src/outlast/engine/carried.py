@@ -14,13 +14,13 @@ raises none.
 import dis
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Rebound:
+
+class Rebound(Struct, frozen=True):
     """A local that one turn sets and a later one reads, and the lines at which that is done."""
 
     name: str
@@ -28,8 +28,7 @@ class Rebound:
     read: int
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """What a turn loop does with the locals around it.
 
     Attributes:
@@ -43,18 +42,17 @@ class Loop:
     shared: frozenset[str]
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     """An instruction, or a part of one that was fused from two."""
 
     op: str
     arg: object
     line: int
-    reads: set[str] = field(default_factory=set)
+    reads: set[str] = set()
     sets: str = ""
     unsets: str = ""
     captures: str = ""  # a nested function is about to be made that sees this variable
-    next: list[int] = field(default_factory=list)
+    next: list[int] = []
 
 
 _ENDS = frozenset("RETURN_VALUE RETURN_CONST RERAISE RAISE_VARARGS".split())

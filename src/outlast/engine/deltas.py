@@ -4,15 +4,14 @@ Fields are compared in their stored form, never by object identity, since elemen
 A field that is the same is left out. A list or a text that has grown at its end, so that the old
 bytes are a prefix of the new ones, stores its tail. Anything else is stored anew.
 
-A whole record is stored when the deltas since the last one have become large, when one delta is
-half of the state, or when the state has shrunk: so n turns cost O(n) bytes, and a resume reads at
-most about three times the state.
+A whole record is stored when the deltas since the last one have become large beside it, when one
+delta is half of the state, or when the state has shrunk: so n turns cost O(n) bytes, and a resume
+reads at most about three times the state, however small its deltas and many its turns are.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from outlast import codec
 from outlast.events import ABSENT, TurnField, TurnSaved
@@ -20,9 +19,11 @@ from outlast.events import ABSENT, TurnField, TurnSaved
 LEAST = 64 * 1024
 """Bytes of deltas that are always worth less than a whole record."""
 
+EVENT = 300
+"""Bytes that a delta counts for beside its own: about what an event takes in a store."""
 
-@dataclass(slots=True)
-class TurnState:
+
+class TurnState(Struct):
     """What is stored of one loop's record.
 
     Attributes:
@@ -31,7 +32,7 @@ class TurnState:
     """
 
     turn: int = 0
-    fields: dict[str, bytes] = field(default_factory=dict)
+    fields: dict[str, bytes] = {}
     _since_full: int = 0
     _size_at_full: int = 0
 
@@ -49,7 +50,7 @@ class TurnState:
             not self.fields
             or new.keys() != self.fields.keys()
             or 2 * delta >= size
-            or self._since_full + delta >= max(LEAST, 2 * size)
+            or self._since_full + EVENT + delta >= max(LEAST, 2 * self._size_at_full)
             or 2 * size < self._size_at_full
         )
         if full:
@@ -57,7 +58,7 @@ class TurnState:
             self._since_full, self._size_at_full = 0, size
         else:
             stored = {name: change for name, change in changed.items() if change is not None}
-            self._since_full += delta
+            self._since_full += EVENT + delta
         self.turn, self.fields = turn, dict(new)
         return TurnSaved(turn, stored, full)
 
@@ -75,6 +76,7 @@ def replayed(saved: list[TurnSaved]) -> TurnState:
             elif tail:
                 parts[name].append(tail)
             since += 0 if event.full else len(value) + len(tail)
+        since += 0 if event.full else EVENT
     fields = {name: _join(part) for name, part in parts.items()}
     size = sum(len(codec.unpack(bytes(f.value))) for f in saved[start].fields.values())
     return TurnState(saved[-1].turn, fields, since, size)

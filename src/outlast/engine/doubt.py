@@ -81,7 +81,9 @@ def _ask(
     spec = call.spec
     if spec.reconcile is None:
         return Unknown("the step has no reconcile function")
-    info = AttemptInfo(run, call.key, past.attempts, past.effect, variant=past.variant)
+    info = AttemptInfo(
+        run, call.key, past.attempts, past.effect, alias=past.alias, variant=past.variant
+    )
     ended = yield Body(spec.reconcile, call.args, call.kwargs, info, spec.timeout, asks=True)
     match ended:
         case Returned(Done() | NotDone() | Unknown() as answer):
@@ -125,7 +127,7 @@ def apply_settlement(run: Run, call: Call, past: Past) -> Flow:
     if settled.decision == "not-done":
         return None
     if settled.decision == "failed":
-        error = ErrorRecord(type="settled", message=settled.text, fault="terminal")
+        error = ErrorRecord(type=events.SETTLED, message=settled.text, fault="terminal")
         yield from fail(run, call, past, error)
         return None
     try:

@@ -236,16 +236,19 @@ async def _write(request: Write, run: Run) -> Reply:
     try:
         visible = not request.durable and not request.deliver
         alone = run.store.idle and is_alone(run)
-        if request.at_once or (visible and alone):
-            # Nobody to commit with, and nothing that must be told of in its order.
+        order: int | None = None
+        if request.at_once:
             order = run.store.write_now(item, durable=request.durable)
+        elif visible and alone:
+            # Nobody to commit with, and nothing that must be told of in its order.
+            order = run.store.write_if_free(item, durable=False)
         elif alone and run.store.quick:
             # Nobody to be put in order with either, and a sync that takes less time than a trip
             # through the writer thread.
-            order = run.store.write_now(item, durable=request.durable)
-            if not request.shielded:
+            order = run.store.write_if_free(item, durable=request.durable)
+            if order is not None and not request.shielded:
                 await asyncio.sleep(0)  # signals and the user's own tasks get their turn
-        else:
+        if order is None:
             order = await _commit(item, run, request)
     except (LostRun, RunMoved, StoreError) as problem:
         raise _stopped_by(problem, request, run) from None
@@ -280,7 +283,7 @@ async def _commit(item: OwnerWrite, run: Run, request: Write) -> int:
             await news
         except asyncio.CancelledError as cancel:
             cancelled, news = cancel, loop.create_future()
-    (order,) = results
+    order = results[0]
     if isinstance(order, Exception):  # a refused write matters more than the cancellation
         raise order
     if cancelled is not None and not request.shielded:

@@ -2,18 +2,23 @@
 
 Recorded outcomes are given out as live; what would be written gets a made-up number; and where a
 body would be called or a timer waited for, the record has come to its end: that task goes no
-further. In the end it is noted what came of it.
+further, and all others go on as far as they can. In the end it is noted what came of it.
+
+A call that was under way when the run's process died had not returned by then, and had not been
+cancelled, since both would be recorded. So it does neither here, whatever time-out strikes around
+it; and all that is recorded was asked for beside it.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from itertools import count
+
+from msgspec import Struct
 
 from outlast import events
 from outlast.engine.bodies import leave_behind
 from outlast.engine.ended import Stopped
-from outlast.engine.history import History
+from outlast.engine.history import History, Past, position_of
 from outlast.engine.lifecycle import execute_async, execute_sync
 from outlast.engine.preparation import Commit, recall
 from outlast.engine.requests import (
@@ -42,14 +47,21 @@ from outlast.world import World
 JUMPS = 10_000
 """Jumps of the clock in a row after which code that only ever waits counts as waiting for good."""
 
+NESTED = 10
+"""Plain calls that may stand still within one another: each takes room on the stack."""
+
+STUBBORN = 100
+"""Cancellations of a call after which it gives way: anyio cancels again and again."""
+
 SETTINGS = Settings(max_crashes=2**31, max_value_bytes=LARGEST_VALUE)
 """Neither how often a process died nor how it was set up says anything about the code."""
+
+SOMETHING = "something that is no call"
 
 RECORD_ENDS = Release("the record ends here")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """What is stored of a run.
 
     Attributes:
@@ -66,7 +78,9 @@ class Record:
 class _Nowhere:
     """The database of a store that nothing is written to, nor read from."""
 
-    def transact(self, items: Sequence[Item[object]]) -> list[object | Exception]:
+    def transact(
+        self, items: Sequence[Item[object]], *, wait: bool = True
+    ) -> list[object | Exception] | None:
         raise AssertionError("a replay was about to write")
 
     def sync(self) -> None:
@@ -87,12 +101,13 @@ class DryRun:
         stop: the first reason to stop; `stop_at_end`: it came when the workflow had ended.
         event: the last word that a resume would write.
         problem: what left the workflow past all that; a bug, or KeyboardInterrupt and its like.
-        left: how many recorded calls were not asked for when the record had ended; `first_left`
-            is the first of them.
-        beyond: the first call that is not recorded.
-        unwound: a plain call came to the record's end, and its task unwound in the event loop.
-        cancelled: workflow code cancelled a call that is not recorded.
+        left: how many recorded calls were not asked for when the run stopped; `first_left` is the
+            first of them. `gone`: one of them stood in a task that has ended.
+        beyond: the first call at the record's end.
+        fresh: a task waits for a call that is not recorded.
         overtaken: the clock went on while a task waited at the record's end.
+        unsure: a call at the record's end was left, although it might return in a resume.
+        cancelled: one was cancelled, by workflow code or since the workflow had ended.
     """
 
     def __init__(
@@ -112,13 +127,16 @@ class DryRun:
         self.problem: BaseException | None = None
         self.left = 0
         self.first_left = ""
-        self.beyond = "what it waits for"
-        self.unwound = False
-        self.cancelled = False
+        self.beyond = SOMETHING
+        self.gone = False
+        self.fresh = False
         self.overtaken = False
+        self.unsure = False
+        self.cancelled = False
         self._numbers = count(last + 2)  # above all that is recorded, and the claim
         self._asked_beyond = False
         self._arrived = False  # some task is at the end of the record
+        self._nested = 0  # plain calls that stand still
         self._expecting = 0  # recorded cancellations that are waited for
         self._jumps = 0
 
@@ -134,11 +152,11 @@ class DryRun:
             case Drain():
                 return None
             case Body() | Sleep() | Late():
-                self._arrived = True
+                under_way = self._arrive(request)
                 if self.run.sequencer is None:
                     self._end()
-                elif _in_loop():
-                    self.unwound = True
+                else:
+                    self._stand_still(under_way)
                 raise StopRun(RECORD_ENDS)
             case _:
                 return live(request, self.run)
@@ -158,8 +176,7 @@ class DryRun:
             case Drain():
                 return None
             case Body() | Sleep() | Late():
-                self._arrived = True
-                await self._for_ever()
+                await self._for_ever(self._arrive(request))
                 return None
             case Forever():
                 self._expecting += 1
@@ -172,18 +189,59 @@ class DryRun:
                 return await live(request, self.run)
 
     def _number(self, request: Write) -> int:
-        if not self._asked_beyond and request.mode == "open" and request.entries:
+        entry = request.entries[-1] if request.mode == "open" and request.entries else None
+        if not self._asked_beyond and entry is not None and entry.key is not None:
             self._asked_beyond = True
-            entry = request.entries[-1]
             site: str = getattr(entry.event, "site", "")  # not all kinds of events have one
             self.beyond = f"{entry.key} ({site})" if site else str(entry.key)
         return next(self._numbers)
 
-    async def _for_ever(self) -> None:
+    def _arrive(self, request: Body | Sleep | Late) -> bool:
+        """A task is at the end of its record. Returns whether the call at which it stands was under
+        way when the run's process died."""
+        self._arrived = True
+        if isinstance(request, Sleep):
+            keys = [key for key, due in self.run.dues.items() if due == request.due]
+        else:
+            keys = [request.attempt.key if isinstance(request, Body) else request.key]
+        under_way = any(position_of(key) in self.run.history.calls for key in keys)
+        self.fresh |= not under_way
+        if under_way and self.beyond == SOMETHING:
+            self.beyond = keys[0]
+        return under_way
+
+    async def _for_ever(self, under_way: bool) -> None:
+        """The end of the record, for an asynchronous call."""
+        ignored = 0
+        while True:
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                goes_on = self.run.stop is None and not self.run.ended
+                if goes_on and self.ended is None and under_way and ignored < STUBBORN:
+                    ignored += 1
+                    continue
+                self.cancelled |= self.run.stop is None
+                self.unsure |= goes_on and self.overtaken
+                raise
+
+    def _stand_still(self, under_way: bool) -> None:
+        """The end of the record, for a plain call of an asynchronous workflow. The call keeps its
+        task where it is until the verdict is reached."""
+        loop = _running_loop()
+        if loop is None:
+            return  # in a thread of its own, whose end nobody gets to know
+        if not isinstance(loop, VirtualLoop) or self._nested == NESTED:
+            self.unsure = True
+            return
+        self._nested += 1
         try:
-            await asyncio.get_running_loop().create_future()
+            loop.let_others_run(lambda: self.run.stop is not None or self.run.ended)
         finally:
-            self.cancelled |= self.run.stop is None
+            self._nested -= 1
+        task = asyncio.current_task()
+        cancelled = task is not None and task.cancelling() > 0
+        self.unsure |= self.run.stop is None or (cancelled and not under_way)
 
     # ---- execution
 
@@ -214,6 +272,16 @@ class DryRun:
     def _note_stop(self) -> None:
         if self.stop is None:
             self.stop, self.stop_at_end = self.run.stop, self.run.ended
+            left = self.run.history.unconsumed()
+            if left:
+                self.left, self.first_left = len(left), left[0].key
+                self.gone = self._some_are_gone(left)
+
+    def _some_are_gone(self, left: Sequence[Past]) -> bool:
+        """Whether the task in which a call stands has ended, so that it will not be made."""
+        alive = {prefix for task, prefix in self.run.tasks.items() if not task.done()}
+        inner = (self.run.history.innermost(position_of(past.key)) for past in left)
+        return any(prefix and prefix not in alive for prefix in inner)
 
     def _hangs(self, outcome: object) -> bool:
         """Whether a task ends since a plain call in it has come to the end of the record: it is to
@@ -230,7 +298,9 @@ class DryRun:
         if self.run.stop is None:
             waits = not self._arrived or self._expecting or self.run.history.replaying("")
             needed = self.ended is not None or waits
-            if timeout is None or not needed or self._jumps >= JUMPS:
+            first = self._arrived and self.ended is None and not self.overtaken
+            lost = first and self._some_are_gone(self.run.history.unconsumed())
+            if timeout is None or not needed or lost or self._jumps >= JUMPS:
                 self._end()
                 return 0.0
             self.overtaken |= self._arrived
@@ -240,9 +310,6 @@ class DryRun:
         return timeout
 
     def _end(self) -> None:
-        left = self.run.history.unconsumed()
-        if self.run.stop is None and left:
-            self.left, self.first_left = len(left), left[0].key
         self.run.request_stop(RECORD_ENDS)
 
 
@@ -273,9 +340,8 @@ def _end_of(stored: Sequence[StoredEvent]) -> events.RunCompleted | events.RunFa
     return None
 
 
-def _in_loop() -> bool:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
-        asyncio.get_running_loop()
+        return asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return None

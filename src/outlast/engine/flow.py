@@ -31,7 +31,7 @@ from outlast.engine.requests import (
 )
 from outlast.engine.run import AttemptInfo, Run
 from outlast.engine.spec import return_hint
-from outlast.engine.stopping import abandon, cancelled_again, hold
+from outlast.engine.stopping import abandon, cancelled_again, check_next, hold
 from outlast.errors import StopRun, Unreadable
 from outlast.journal import Entry
 from outlast.policy.gate import Attempt as GateQuestion
@@ -49,10 +49,10 @@ def run_step(run: Run, call: Call) -> Flow:
     past = run.history.at(call.position)
     if past is None:
         past = Past(call.key, call.spec.name)
-        past.variant = run.history.variant(call.key, call.digest)
+        yield from check_next(run, call.position, _asked(call))
     else:
         if not past.fits("step", call.spec.name, call.digest):
-            asked = Asked("step", call.spec.name, call.site, call.preview)
+            asked = _asked(call)
             yield from hold(run, holds.misfit(run, past, asked))
         in_doubt = past.outcome is None and past.doubt is not None and _holds_doubt(call, past)
         if past.abandoned and not in_doubt:
@@ -75,6 +75,10 @@ def run_step(run: Run, call: Call) -> Flow:
     except Exception:
         run.closed(call.key)  # for an error of ours; a recorded one has closed the attempt
         raise
+
+
+def _asked(call: Call) -> Asked:
+    return Asked("step", call.spec.name, call.site, call.preview)
 
 
 def _holds_doubt(call: Call, past: Past) -> bool:
@@ -128,13 +132,17 @@ def _attempt(run: Run, call: Call, past: Past) -> Generator[Request, Reply, Ende
         yield Write((Entry(decided, call.key),), "open")
         yield from hold(run, holds.denied(run, call, verdict))
     deadline = None if spec.timeout is None else run.world.wall() + spec.timeout
-    info = AttemptInfo(run, call.key, number, spec.effect, deadline, past.variant)
+    if number == 1:
+        known, past.variant = run.history.spare.take(call.key, call.digest)
+        past.alias = "" if known == call.key else known
+    info = AttemptInfo(run, call.key, number, spec.effect, deadline, past.alias, past.variant)
     started = events.StepStarted(
         attempt=number,
         effect=spec.effect,
         digest=call.digest,
         preview=call.preview(),
         site="" if call.site is None else call.site.short,
+        alias=past.alias,
         variant=past.variant,
     )
     run.opened(info)

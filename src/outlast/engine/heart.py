@@ -1,10 +1,10 @@
 """Keeping the leases of this process's runs, from a thread that no step and no loop can block."""
 
 import threading
-from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
 from functools import partial
+
+from msgspec import Struct
 
 from outlast.engine.run import Run
 from outlast.engine.stop import Broken, Lost
@@ -20,8 +20,7 @@ PATIENCE = 0.25
 """How long a renewal may take, as part of the lease."""
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     """A lease, by the boot clock: until when it is known to hold, when renewal was last asked."""
 
     end: float
@@ -38,6 +37,7 @@ class Heart:
         self._kept_claims: set[str] = set()  # those that outlive the execution of their run
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._wakes = 0.0  # when the thread looks again, by the boot clock
         self._problem: Exception | None = None  # why the last renewal failed
 
     @property
@@ -46,40 +46,45 @@ class Heart:
         run sees the claim that another one made a moment ago."""
         return self._claims
 
-    @contextmanager
-    def claiming(self) -> Iterator[Identity]:
+    def claiming(self) -> "_Claiming":
         """A new claim, known as this process's own before it can be seen in the store."""
-        identity = self._store.world.identity()
-        self._claims.add(identity.nonce)
-        try:
-            yield identity
-        finally:
-            if identity.nonce not in self._kept_claims:
-                self._claims.discard(identity.nonce)
+        return _Claiming(self)
 
-    @contextmanager
-    def keep(self, run: Run) -> Iterator[None]:
+    def keep(self, run: Run) -> "_Keeping":
         """Keep a run's lease until the block ends, or the last of its bodies, if the run could not
         be let go of before."""
+        return _Keeping(self, run)
+
+    def _claim(self) -> Identity:
+        identity = self._store.world.identity()
+        self._claims.add(identity.nonce)
+        return identity
+
+    def _end_claim(self, identity: Identity) -> None:
+        if identity.nonce not in self._kept_claims:
+            self._claims.discard(identity.nonce)
+
+    def _keep(self, run: Run) -> None:
         with self._changed:
             now = self._store.world.boot()
-            self._runs[run] = _Kept(end=run.row.lease_boot or now, asked=now)
+            kept = self._runs[run] = _Kept(end=run.row.lease_boot or now, asked=now)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._beat, name="outlast-heart", daemon=True
                 )
                 self._thread.start()
-            self._changed.notify()
-        try:
-            yield
-        finally:
-            if run.keeps_owner:
-                assert run.row.owner is not None
-                self._kept_claims.add(run.row.owner.nonce)
-                run.when_alone(partial(self._let_go, run, run.row.owner))
-            else:
-                with self._changed:
-                    del self._runs[run]
+            elif _next(run, kept) < self._wakes:
+                # Only then: it looks at all runs, and thousands may begin one after the other.
+                self._changed.notify()
+
+    def _end_keeping(self, run: Run) -> None:
+        if run.keeps_owner:
+            assert run.row.owner is not None
+            self._kept_claims.add(run.row.owner.nonce)
+            run.when_alone(partial(self._let_go, run, run.row.owner))
+        else:
+            with self._changed:
+                del self._runs[run]
 
     def _let_go(self, run: Run, owner: Identity) -> None:
         with self._changed:
@@ -101,7 +106,7 @@ class Heart:
                 now = self._store.world.boot()
                 due: dict[float, list[Run]] = {}
                 for run, kept in self._runs.items():
-                    if now >= kept.asked + run.settings.lease / BEATS_PER_LEASE:
+                    if now >= _beat(run, kept):
                         kept.asked = now
                         due.setdefault(run.settings.lease, []).append(run)
                 late = [run for run, kept in self._runs.items() if now >= _limit(run, kept)]
@@ -112,10 +117,8 @@ class Heart:
 
     def _rest(self) -> float:
         """Seconds until something is to be done."""
-        now = self._store.world.boot()
-        beats = (k.asked + r.settings.lease / BEATS_PER_LEASE for r, k in self._runs.items())
-        limits = (_limit(r, k) for r, k in self._runs.items() if r.stop is None)
-        return max(0.0, min((*beats, *limits)) - now)
+        self._wakes = min(_next(run, kept) for run, kept in self._runs.items())
+        return max(0.0, self._wakes - self._store.world.boot())
 
     def _renew(self, runs: Sequence[Run], lease: float) -> None:
         """Ask for a renewal. It is not waited for: a store that does not answer must not keep
@@ -129,8 +132,8 @@ class Heart:
                 return
             self._problem = None
             with self._changed:
-                for run, kept in self._runs.items():
-                    if run in runs:
+                for run in runs:
+                    if (kept := self._runs.get(run)) is not None:
                         kept.end = item.lease.boot
             for run in runs:
                 if (run.run_id, run.epoch) in lost:
@@ -147,6 +150,48 @@ class Heart:
         message = f"store {self._store.path}: the lease of run {run.run_id} could not be renewed"
         problem = self._problem.problem if isinstance(self._problem, StoreError) else "busy"
         run.request_stop(Broken(StoreError(f"{message} ({why})", problem)))
+
+
+class _Claiming:
+    """See `Heart.claiming`. With `_Keeping`, a class for the same reason as `run._Watch`."""
+
+    __slots__ = ("_heart", "_identity")
+
+    def __init__(self, heart: Heart) -> None:
+        self._heart = heart
+
+    def __enter__(self) -> Identity:
+        self._identity = self._heart._claim()
+        return self._identity
+
+    def __exit__(self, *exc: object) -> None:
+        self._heart._end_claim(self._identity)
+
+
+class _Keeping:
+    """See `Heart.keep`."""
+
+    __slots__ = ("_heart", "_run")
+
+    def __init__(self, heart: Heart, run: Run) -> None:
+        self._heart, self._run = heart, run
+
+    def __enter__(self) -> None:
+        self._heart._keep(self._run)
+
+    def __exit__(self, *exc: object) -> None:
+        self._heart._end_keeping(self._run)
+
+
+def _next(run: Run, kept: _Kept) -> float:
+    """When something is to be done about a lease."""
+    beat = _beat(run, kept)
+    return beat if run.stop is not None else min(beat, _limit(run, kept))
+
+
+def _beat(run: Run, kept: _Kept) -> float:
+    """When the next renewal is to be asked for."""
+    return kept.asked + run.settings.lease / BEATS_PER_LEASE
 
 
 def _limit(run: Run, kept: _Kept) -> float:

@@ -8,7 +8,7 @@ position belong together: `think#7.t3.1`.
 import math
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,6 +16,7 @@ import msgspec
 
 from outlast import cuts, events
 from outlast.codec import Moved
+from outlast.engine.spare import SpareKeys
 from outlast.events import Event
 from outlast.records import Effect, Source, StoredEvent
 
@@ -64,7 +65,7 @@ class Past(msgspec.Struct):
         longest: how long the wait for `retry_at` or `due` was to be when it was set.
         outcome: the final event, if there is one; `order` is its sequence number, or that of the
             cancellation.
-        variant: see `events.StepStarted`.
+        alias, variant: see `events.StepStarted`.
         doubt: why it is not known whether a `once` attempt took effect.
         error: what the attempt in doubt raised; None if its process ended or it was cancelled.
         settled: an operator's decision that the workflow has not seen yet.
@@ -82,6 +83,7 @@ class Past(msgspec.Struct):
     attempts: int = 0
     failures: int = 0
     effect: Effect = "assumed"
+    alias: str = ""
     variant: int = 0
     open: bool = False
     crashes: int = 0
@@ -116,8 +118,8 @@ class History:
 
     Attributes:
         patches: what `outlast.patched` answers, by name; `asking`: held while one is added.
-        dropped: variants of dropped steps (`cuts`), by key and fingerprint of the arguments.
-        accepted: number of the last event that dropped something.
+        spare: the idempotency keys of dropped steps.
+        unfinished: positions of calls that a fork makes again in front of copied ones.
         inherited, seed: patience of copied cancellations, and what random values follow from, in a
             fork; see `events.Forked`.
         moved: the modules in which the workflow was once found, for the classes defined there.
@@ -128,18 +130,21 @@ class History:
     patches: dict[str, bool] = field(default_factory=dict)
     asking: threading.Lock = field(default_factory=threading.Lock, compare=False)
     moved: tuple[Moved, ...] = ()
-    dropped: dict[str, dict[str, int]] = field(default_factory=dict)
-    accepted: int = 0
+    spare: SpareKeys = field(default_factory=SpareKeys)
     claims_without_progress: int = 0
     claimed_at: float = 0.0
     inherited: float = 0.0
+    unfinished: frozenset[str] = frozenset()
     seed: str | None = None
     _left: dict[str, set[str]] | None = None  # positions not asked for, by all of their prefixes
+    _asked: int = 0
+    _begun: set[str] = field(default_factory=set)  # prefixes of tasks that the code has created
 
     def at(self, position: str) -> Past | None:
         """The record of the call at a position, which thereby counts as asked for."""
         past = self.calls.get(position)
         if past is not None:
+            self._asked += not past.consumed
             past.consumed = True
             if self._left is not None:
                 self._asked_for(position, self._left)
@@ -160,19 +165,38 @@ class History:
                     self._asked_for(position, left)
         return bool(self._left.get(prefix))
 
+    def begins(self, prefix: str) -> None:
+        """The code creates the task whose calls have this prefix."""
+        if self._asked < len(self.calls):
+            self._begun.add(prefix)
+
+    def innermost(self, position: str) -> str:
+        """Prefix of the innermost task, of those that the code has created, in which a position is;
+        empty for the workflow's own."""
+        return next((p for p in reversed(_prefixes(position)) if p in self._begun), "")
+
+    def skipped_to(self, position: str) -> Past | None:
+        """For something that is not recorded at a position: the first recorded call that the code
+        can reach only behind it, and has not asked for. The code that was recorded came by this
+        position without it: it stands further down in the same task, or in a task that this one
+        has not created yet."""
+        if self._asked >= len(self.calls) or position in self.unfinished:
+            return None
+        frames = list(_frames(position))
+        for at, past in self.calls.items():
+            if past.consumed:
+                continue
+            for prefix, index in frames:
+                head = at[len(prefix) :].partition(".")[0] if at.startswith(prefix) else ""
+                later = head.isdigit() and int(head) > index
+                if later or (head[:1] == "s" and f"{prefix}{head}." not in self._begun):
+                    return past
+        return None
+
     @staticmethod
     def _asked_for(position: str, left: dict[str, set[str]]) -> None:
         for part in _prefixes(position):
             left[part].discard(position)
-
-    def variant(self, key: str, digest: str) -> int:
-        """For a step that is not recorded: with other arguments than a dropped one had under this
-        key it gets an idempotency key of its own. Under the old one it would be refused outside,
-        or answered with the old result."""
-        used = self.dropped.get(key)
-        if used is None:
-            return 0
-        return used.get(digest, max(self.accepted, 1 + max(used.values())))
 
     def orders(self) -> list[int]:
         """Sequence numbers of all outcomes and cancellations, ascending: the order in which the
@@ -196,7 +220,7 @@ def build(rows: Iterable[StoredEvent]) -> History:
     for row in dropped:
         started = events.decode(row.kind, row.data)
         if isinstance(started, events.StepStarted) and row.key is not None:
-            history.dropped.setdefault(row.key, {})[started.digest] = started.variant
+            history.spare.drop(row.key, started)
     for row in rows:
         event = events.decode(row.kind, row.data)
         if row.key is not None:
@@ -204,6 +228,7 @@ def build(rows: Iterable[StoredEvent]) -> History:
         elif isinstance(event, events.RunCreated):
             if event.forked is not None:
                 history.inherited, history.seed = event.forked.patience, event.forked.seed
+                history.unfinished = frozenset(map(position_of, event.forked.unfinished))
                 sources += event.forked.sources
             sources.append(event.source)
         elif isinstance(event, events.RunClaimed):
@@ -214,7 +239,7 @@ def build(rows: Iterable[StoredEvent]) -> History:
             history.patches.setdefault(event.name, event.active)
         elif isinstance(event, events.RunResumed | events.RunAccepted):
             if isinstance(event, events.RunAccepted):
-                history.accepted = row.seq
+                history.spare.accepted_at(row.seq)
             history.claims_without_progress = 0
             for past in history.calls.values():
                 past.crashes = 0
@@ -245,7 +270,8 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
             past.kind = "step"
             past.preview, past.site = event.preview, event.site
             past.digest, past.attempts, past.open = event.digest, event.attempt, True
-            past.effect, past.variant = event.effect, event.variant
+            past.effect, past.alias, past.variant = event.effect, event.alias, event.variant
+            history.spare.stands(key, event)
             past.doubt = past.error = past.settled = None
         case events.TimerSet():
             past.kind, past.site = "timer", event.site
@@ -288,6 +314,20 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
             past.late = event
         case _:
             pass  # kinds that explain, such as policy.decided, decide nothing here
+
+
+_IN_TURN = re.compile(r"(.*\.|)(\d+)\.t\d+\.")
+
+
+def _frames(position: str) -> Iterator[tuple[str, int]]:
+    """Prefix and index of a call, and of the turn loops around it in the same task:
+    `("s2.7.t3.", 1)` and `("s2.", 7)` for `s2.7.t3.1`."""
+    head, _, index = position.rpartition(".")
+    prefix = f"{head}." if head else ""
+    yield prefix, int(index)
+    while (loop := _IN_TURN.fullmatch(prefix)) is not None:
+        prefix = loop[1]
+        yield prefix, int(loop[2])
 
 
 def _prefixes(position: str) -> list[str]:

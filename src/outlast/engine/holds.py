@@ -1,20 +1,22 @@
 """Why a run is held, in words: what happened, to which step, and what lets the run go on."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import dropwhile
 
 from msgspec import Struct
 
 from outlast import codec
-from outlast.engine.history import Kind, Past
+from outlast.engine.history import TURNS, Kind, Past, name_of, position_of
 from outlast.engine.requests import Call
 from outlast.engine.run import Run
 from outlast.engine.sites import Site, raise_site
 from outlast.engine.spec import WorkflowSpec
 from outlast.engine.stop import Hold
+from outlast.events import SETTLED, StepFailed
 from outlast.journal import idempotency_key
 from outlast.policy.gate import Deny
-from outlast.records import StoredEvent, Unknown
+from outlast.records import UNSURE, StoredEvent, Unknown
 
 
 class Asked(Struct, frozen=True):
@@ -39,6 +41,12 @@ def misfit(run: Run, past: Past, asked: Asked) -> Hold:
         recorded, called = f"{past.kind} {past.key}", f"the {asked.kind} {asked.name}"
     said = f"the journal has {recorded}, the code now calls {called}"
     return _diverged(run, past, said, _asked(asked))
+
+
+def not_recorded(run: Run, later: Past, asked: Asked) -> Hold:
+    """The code calls something that is not recorded in front of something that is."""
+    said = f"the journal goes on with {later.key}, the code calls {asked.name} before that"
+    return _diverged(run, later, said, _asked(asked))
 
 
 def not_cancelled(run: Run, past: Past) -> Hold:
@@ -69,14 +77,42 @@ def _side(what: str, where: str, preview: str) -> str:
 def _ways_on(run: Run, key: str) -> str:
     """The commands that help with a divergence at a call, a line each."""
     run_id, step = shlex.quote(run.run_id), shlex.quote(key)
+    kept = next((past.key for past in _from(run, key) if _may_have_happened(past)), None)
+    if kept is None:
+        drop = (
+            f"Go on with this code, dropping what is recorded from {key} on: "
+            f"outlast resume {run_id} --accept-from {step}\n"
+            f"The same on a copy of the run: outlast fork {run_id} --from {step}\n"
+        )
+    else:
+        drop = (
+            f"This code cannot be let count from {key} on, since {kept} has the effect `once` and "
+            "has happened or may have; a copy of the run would make it again: "
+            f"outlast fork {run_id} --from {step}\n"
+        )
     return (
         f"Bring back the code that fits, then: outlast resume {run_id}\n"
-        f"Go on with this code, dropping what is recorded from {key} on: "
-        f"outlast resume {run_id} --accept-from {step}\n"
-        f"The same on a copy of the run: outlast fork {run_id} --from {step}\n"
+        f"{drop}"
         "See every run that does not fit this code: outlast replay\n"
         "Keep the old way for old runs: outlast.patched(...) in the workflow, then resume"
     )
+
+
+def _from(run: Run, key: str) -> Iterable[Past]:
+    """The recorded calls from one on, in the order in which they began."""
+    calls, position = run.history.calls, position_of(key)
+    if name_of(key) == TURNS:
+        return [past for at, past in calls.items() if at.startswith(f"{position}.t")]
+    return dropwhile(lambda past: past.key != key, calls.values())
+
+
+def _may_have_happened(past: Past) -> bool:
+    if past.effect != "once" or not past.attempts:
+        return False
+    if isinstance(past.outcome, StepFailed):
+        error = past.outcome.error
+        return error.type == SETTLED or error.fault in UNSURE
+    return past.outcome is not None or past.doubt is not None or past.late is not None
 
 
 def crash_loop(run: Run, past: Past) -> Hold:
@@ -130,10 +166,11 @@ def in_doubt(run: Run, call: Call, past: Past, doubt: str, answer: Unknown | Non
         said = "Its reconcile function was not asked yet"
     else:
         said = f"Reconcile said: {answer.why or 'unknown'}"
+    known_as = idempotency_key(run.row.uid, past.alias or call.key, past.variant)
     return Hold(
         "in-doubt",
         f"step {call.key} ({call.preview()}) may or may not have happened: {doubt}. "
-        f"Idempotency key {idempotency_key(run.row.uid, call.key, past.variant)}. {said}",
+        f"Idempotency key {known_as}. {said}",
         f"Look outside, then: outlast settle {run.run_id} '{call.key}' --done JSON | --not-done | "
         "--failed TEXT",
         call.key,

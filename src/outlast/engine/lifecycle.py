@@ -5,10 +5,9 @@ import contextvars
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from outlast import codec, events
 from outlast.engine.bodies import leave_behind
@@ -39,8 +38,7 @@ Ended = Returned | Raised | Stopped
 """The end of a workflow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conclusion:
+class Conclusion(Struct, frozen=True):
     """How a run left this process.
 
     Attributes:
@@ -86,19 +84,16 @@ async def execute_async(run: Run, spec: WorkflowSpec) -> Conclusion:
     sequence(run)
     install_task_factory(asyncio.get_running_loop())
     root = create_unscoped_task(_root(run, spec), name=f"outlast {run.run_id}")
-    given_up = asyncio.Event()
-    giving_up = create_unscoped_task(given_up.wait())
+    end = _End(run, root)
     try:
-        with run.watch(_cancel_later(run, root, given_up.set)):
-            await asyncio.wait({root, giving_up}, return_when=asyncio.FIRST_COMPLETED)
+        with run.watch(end.hurry):
+            await end.over
     except asyncio.CancelledError:
         run.request_stop(Release("cancelled"))
         root.cancel()
         await asyncio.wait({root}, timeout=run.settings.grace)
         await _conclude_async(run, spec, root, Stopped())
         raise
-    finally:
-        giving_up.cancel()
     if not root.done():
         return await _conclude_async(run, spec, root, Stopped())
     interrupt = None if root.cancelled() else root.exception()
@@ -152,27 +147,46 @@ def _as_exception(group: BaseExceptionGroup[BaseException]) -> Exception:
     return RuntimeError(f"the workflow ended with {group!r}")
 
 
-def _cancel_later(
-    run: Run, root: "asyncio.Task[Ended]", give_up: Callable[[], object]
-) -> Callable[[], object]:
-    """When a run must stop, its workflow may be waiting for something that never comes. It is
+class _End:
+    """The end of a workflow's task.
+
+    When a run must stop, its workflow may be waiting for something that never comes. It is
     cancelled once nothing is open in it, and after the grace period in any case. To unwind it has
-    the grace period again; one that swallows the cancellation is given up."""
-    loop = asyncio.get_running_loop()
+    the grace period again; one that swallows the cancellation is given up.
 
-    def look() -> None:
-        if not run.open and not root.done():
-            root.cancel()
+    Attributes:
+        over: done once the task has ended or was given up.
+    """
 
-    def on_stop() -> None:
-        loop.call_later(run.settings.grace, root.cancel)
-        loop.call_later(2 * run.settings.grace, give_up)
-        if not isinstance(run.stop, Hold | Asleep):
+    __slots__ = ("_loop", "_root", "_run", "over")
+
+    def __init__(self, run: Run, root: "asyncio.Task[Ended]") -> None:
+        self._run = run
+        self._root = root
+        self._loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        root.add_done_callback(self._wake)
+
+    def hurry(self) -> None:
+        """The run must stop. Called in any thread."""
+        self._loop.call_soon_threadsafe(self._on_stop)
+
+    def _on_stop(self) -> None:
+        grace = self._run.settings.grace
+        self._loop.call_later(grace, self._root.cancel)
+        self._loop.call_later(2 * grace, self._wake)
+        if not isinstance(self._run.stop, Hold | Asleep):
             # Some passes later: a task that learns of the stop by itself unwinds with that. A hold
             # starts inside the workflow and unwinds it by itself, so that one gets more time.
-            _after_passes(loop, PASSES, look)
+            _after_passes(self._loop, PASSES, self._look)
 
-    return lambda: loop.call_soon_threadsafe(on_stop)
+    def _look(self) -> None:
+        if not self._run.open and not self._root.done():
+            self._root.cancel()
+
+    def _wake(self, _: object = None) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
 
 
 def _after_passes(loop: asyncio.AbstractEventLoop, passes: int, then: Callable[[], None]) -> None:

@@ -8,8 +8,10 @@ event on there is nothing but that loop; see `journal.extend`.
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from outlast.engine.history import TURNS, key_of
-from outlast.events import TurnSaved, decode
+from outlast.events import RunAccepted, TurnSaved, decode
 from outlast.journal import first_altered, relink, to_event
 from outlast.records import StoredEvent
 from outlast.store.base import Row
@@ -34,33 +36,44 @@ def load(
     saves = [] if loop is None else _last_saves(store, run_id, loop)
     # What stands before `since` is read as it is, the saves among it too. If none came later, as
     # when something beside the loop happened in its present turn, nothing can be left out.
-    saves = [save for save in saves if to_event(save[:-1]).seq >= since]
+    saves = [save for save in saves if save.event.seq >= since]
     if not saves:
         rows = [to_event(row) for row in store.read("read_events", run_id=run_id)]
         return rows, first_altered(rows)
-    last = to_event(saves[-1][:-1])
+    last = saves[-1].event
     before = [to_event(r) for r in store.read("read_events_before", run_id=run_id, seq=since)]
-    lives = store.read("read_events_of_run", run_id=run_id, since=since, until=last.seq)
+    lives = _linked(store.read("read_events_of_run", run_id=run_id, since=since, until=last.seq))
     after = [to_event(r) for r in store.read("read_events_after", run_id=run_id, seq=last.seq)]
-    between = sorted([*saves, *lives], key=lambda row: row[1] or 0)
-    altered = first_altered(before) or _altered_one(between) or first_altered([last, *after])
-    return [*before, *(to_event(row[:-1]) for row in between), *after], altered
+    if any(row.kind == RunAccepted.kind for row in before):
+        # Keys of dropped calls that were taken over in those turns are no longer to be had.
+        took = store.read("read_taken_over", run_id=run_id, since=since, until=last.seq)
+        lives += _linked(took)
+    between = sorted([*saves, *lives], key=lambda linked: linked.event.seq)
+    altered_one = next((linked.event for linked in between if not linked.intact), None)
+    altered = first_altered(before) or altered_one or first_altered([last, *after])
+    return [*before, *(linked.event for linked in between), *after], altered
 
 
-def _last_saves(store: Store, run_id: str, loop: str) -> list[Row]:
+class _Linked(Struct, frozen=True):
+    """An event, and whether it is what was once written."""
+
+    event: StoredEvent
+    intact: bool
+
+
+def _last_saves(store: Store, run_id: str, loop: str) -> list[_Linked]:
     """The saves of a loop from its last whole record on, oldest first."""
-    found: list[Row] = []
+    found: list[_Linked] = []
     before = 2**62
     while True:
         rows = store.read(
             "read_saves", run_id=run_id, key=key_of(TURNS, loop), before=before, limit=SAVES
         )
-        for row in rows:
-            found.append(row)
-            stored = to_event(row[:-1])
-            if _altered_one([row]) is not None or _is_whole(stored):
+        for linked in _linked(rows):
+            found.append(linked)
+            if not linked.intact or _is_whole(linked.event):
                 return found[::-1]
-            before = stored.seq
+            before = linked.event.seq
         if not rows:
             return []
 
@@ -70,11 +83,11 @@ def _is_whole(stored: StoredEvent) -> bool:
     return isinstance(event, TurnSaved) and event.full
 
 
-def _altered_one(rows: Sequence[Row]) -> StoredEvent | None:
-    """The first of events that do not follow one another, each with the hash before it, that is not
-    what was once written."""
+def _linked(rows: Sequence[Row]) -> list[_Linked]:
+    """Events that do not follow one another, read along with the hash before each."""
+    found = []
     for row in rows:
         event, previous = to_event(row[:-1]), row[-1]
-        if not isinstance(previous, bytes) or relink(previous, event) != event.hash:
-            return event
-    return None
+        intact = isinstance(previous, bytes) and relink(previous, event) == event.hash
+        found.append(_Linked(event, intact))
+    return found

@@ -24,6 +24,17 @@ PATIENCE = 3 * PASSES
 class Sequencer:
     """Gives out the results of one run. All methods run in the run's event loop."""
 
+    __slots__ = (
+        "_expected",
+        "_given",
+        "_next",
+        "_passes",
+        "_pending",
+        "_recorded",
+        "_ticket",
+        "_ticking",
+    )
+
     def __init__(self, recorded: Sequence[int]) -> None:
         """
         Args:
@@ -31,10 +42,11 @@ class Sequencer:
         """
         self._recorded = recorded
         self._next = 0  # index of the first recorded outcome not yet given out
-        self._given: set[int] = set()  # recorded ones given out of turn
+        # Dicts for want of values: an empty one is a third of an empty set.
+        self._given: dict[int, None] = {}  # recorded ones given out of turn
         self._pending: list[tuple[int, int, asyncio.Future[None]]] = []
         self._ticket = count()
-        self._expected: set[int] = set()
+        self._expected: dict[int, None] = {}
         self._passes = 0
         self._ticking = False
 
@@ -61,11 +73,11 @@ class Sequencer:
     def expect(self, order: int) -> Iterator[None]:
         """Until the block ends, nothing that was recorded after `order` is given out: it is the
         place of a cancellation that must come again first, perhaps by a time-out much later."""
-        self._expected.add(order)
+        self._expected[order] = None
         try:
             yield
         finally:
-            self._expected.discard(order)
+            self._expected.pop(order, None)
             self._tick_later()
 
     def _earlier(self, order: int) -> bool:
@@ -75,9 +87,9 @@ class Sequencer:
     def _mark(self, order: int) -> None:
         if self._next == len(self._recorded):
             return  # nothing recorded is left to be overtaken
-        self._given.add(order)
+        self._given[order] = None
         while self._next < len(self._recorded) and self._recorded[self._next] in self._given:
-            self._given.discard(self._recorded[self._next])
+            del self._given[self._recorded[self._next]]
             self._next += 1
 
     def _tick_later(self) -> None:

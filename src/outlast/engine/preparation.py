@@ -5,10 +5,10 @@ As in flow.py, the algorithm is a generator; its requests concern a run that is 
 
 import asyncio
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import cast
 
 import msgspec
+from msgspec import Struct
 
 from outlast import events
 from outlast.engine.history import ENDED_WITH_PROCESS, History, build
@@ -26,15 +26,13 @@ from outlast.store.base import Item
 from outlast.store.writer import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """Commit an item durably. Reply: its result."""
 
     item: Item[object]
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """Read what a resume needs of a run's journal. Reply: see `loading.load`."""
 
     run_id: str
@@ -86,7 +84,7 @@ def recall(run: Run, got: Claimed) -> Generator[Commit | Load, object, None]:
             yield Commit(run.owner_write(interrupted, "record"))
     except StoreError as problem:
         run.request_stop(Broken(problem))  # the run is ours already, so it is to be released
-    except (msgspec.DecodeError, KeyError) as problem:
+    except (msgspec.DecodeError, KeyError, RecursionError) as problem:
         run.request_stop(unreadable(run, f"its journal cannot be read: {problem!r}"))
     if run.history.claims_without_progress >= run.settings.max_crashes:
         run.request_stop(_died_too_often(run))

@@ -3,8 +3,9 @@ judged. Nothing is executed and nothing is written, see dry.py."""
 
 import contextvars
 import threading
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from outlast import codec, events
 from outlast.engine.dry import RECORD_ENDS, DryRun, Record
@@ -19,13 +20,13 @@ MisfitReason = Literal[
 ]
 """Why a run does not fit. The first three are reasons for which a resume would hold it. `raised`:
 the workflow raises, so the run would fail; `outcome`: a run that has ended would end in another
-way; `missing`: there is no code to be found; `undecided`: the code was still running."""
+way; `missing`: there is no code to be found; `undecided`: the code was still running, or only a
+resume can tell."""
 
 GIVEN_UP = Release("the replay is given up")
 
 
-@dataclass(frozen=True, slots=True)
-class Unfit:
+class Unfit(Struct, frozen=True):
     """How code and journal differ, and what helps."""
 
     reason: MisfitReason
@@ -33,8 +34,7 @@ class Unfit:
     fix: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Rehearsal(Struct, frozen=True):
     """How a replay went.
 
     Attributes:
@@ -99,21 +99,17 @@ def _judge(dry: DryRun, spec: WorkflowSpec) -> Unfit | None:
 
 
 def _judge_hold(dry: DryRun, hold: Hold) -> Unfit | None:
-    if dry.stop_at_end and _ended_by_replay(dry):
-        return None  # tasks were cancelled that would have asked for the rest
     match hold.reason:
+        case "diverged" if dry.stop_at_end and (dry.overtaken or dry.unsure):
+            return _unsure(dry, "the workflow ends")
         case "diverged" | "unreadable":
             return Unfit(hold.reason, hold.detail, hold.fix)
         case "in-doubt" if not dry.cancelled:  # a value that was settled does not fit
             return Unfit(hold.reason, hold.detail, hold.fix)
+        case "in-doubt" if dry.left:
+            return _unsure(dry, "the workflow cancels a call")
         case _:
             return None  # what a resume would be held for too, whatever the code
-
-
-def _ended_by_replay(dry: DryRun) -> bool:
-    """Whether the workflow may have ended for what comes in a replay alone: a plain call that does
-    not return, or a time-out of a step that is not executed."""
-    return dry.unwound or dry.overtaken
 
 
 def _judge_end_of_record(dry: DryRun) -> Unfit | None:
@@ -122,21 +118,19 @@ def _judge_end_of_record(dry: DryRun) -> Unfit | None:
         how = "completed" if isinstance(dry.ended, events.RunCompleted) else "failed"
         said = f"the run has {how}, and the code now goes on: {dry.beyond} is not recorded"
         return _unfit(dry, "diverged", said)
-    if dry.left and not dry.unwound:
-        return _unfit(
-            dry,
-            "diverged",
-            f"the code now waits for {dry.beyond} without asking for {dry.left} recorded calls, "
-            f"the first is {dry.first_left}",
-        )
-    return None
+    if not dry.left:
+        return None
+    if (dry.fresh or dry.unsure) and not dry.gone:
+        return _unsure(dry, f"the code waits for {dry.beyond}")
+    said = f"the code now waits for {dry.beyond} without asking for {_left(dry)}"
+    return _unfit(dry, "diverged", said)
 
 
 def _judge_ending(dry: DryRun, spec: WorkflowSpec) -> Unfit | None:
     """The workflow has returned or raised."""
     then, now = dry.ended, dry.event
     if then is None:
-        if isinstance(now, events.RunFailed) and not _ended_by_replay(dry):
+        if isinstance(now, events.RunFailed) and not (dry.overtaken or dry.unsure):
             said = f"the workflow now {_says(now)}, so that the run would fail"
             return _unfit(dry, "raised", said)
         return None
@@ -177,6 +171,22 @@ def _unfit(dry: DryRun, reason: MisfitReason, said: str) -> Unfit:
     if dry.ended is None:
         fix = f"Bring back what the run started with, then: outlast resume {dry.run.run_id}"
     return Unfit(reason, said, fix)
+
+
+def _unsure(dry: DryRun, what: str) -> Unfit:
+    """In a resume a call might have returned that is not executed here, and the code gone on."""
+    return Unfit(
+        "undecided",
+        f"not decided: {what} without having asked for {_left(dry)}; it might, once all that is "
+        "not recorded yet has been executed, which a replay does not do",
+        "See whether the code still makes these calls. If not, bring back what the run started "
+        f"with, then: outlast resume {dry.run.run_id}",
+    )
+
+
+def _left(dry: DryRun) -> str:
+    plural = "" if dry.left == 1 else "s"
+    return f"{dry.left} recorded call{plural}, the first is {dry.first_left}"
 
 
 def _undecided(timeout: float) -> Unfit:

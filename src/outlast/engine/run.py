@@ -3,8 +3,8 @@
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from outlast.engine.order import Sequencer
     from outlast.engine.requests import Reply, Request
 
+
+_NO_TASKS: "Mapping[asyncio.Future[object], str]" = MappingProxyType({})
 
 FRESH = 0.9
 """A lease of which so much is left need not be renewed."""
@@ -62,7 +64,7 @@ class AttemptInfo(Struct, frozen=True):
 
     Attributes:
         deadline: when it times out, in seconds since the epoch; None without a timeout.
-        variant: see `events.StepStarted`.
+        alias, variant: see `events.StepStarted`.
     """
 
     run: "Run"
@@ -70,12 +72,13 @@ class AttemptInfo(Struct, frozen=True):
     number: int
     effect: Effect
     deadline: float | None = None
+    alias: str = ""
     variant: int = 0
 
     @property
     def idempotency_key(self) -> str:
         """Under which the step's effect is known outside."""
-        return idempotency_key(self.run.row.uid, self.key, self.variant)
+        return idempotency_key(self.run.row.uid, self.alias or self.key, self.variant)
 
 
 class Run:
@@ -84,6 +87,41 @@ class Run:
     Steps in threads (`asyncio.to_thread`) use it too, so what they share is guarded by the lock or
     changed by single operations.
     """
+
+    __slots__ = (
+        "__weakref__",
+        "_idle_watchers",
+        "_lease_end",
+        "_lock",
+        "_renew_at",
+        "_stopped_at",
+        "_watchers",
+        "_when_alone",
+        "args",
+        "arriving",
+        "bodies",
+        "cut",
+        "dry",
+        "dues",
+        "ended",
+        "epoch",
+        "executing",
+        "gate",
+        "history",
+        "keeps_owner",
+        "late",
+        "open",
+        "row",
+        "run_id",
+        "sequencer",
+        "settings",
+        "stop",
+        "store",
+        "tasks",
+        "wait",
+        "world",
+    )
+    """A process may hold thousands of sleeping runs, and without slots each takes 1.5 kB more."""
 
     def __init__(
         self,
@@ -116,9 +154,7 @@ class Run:
         self.cut: dict[str, AttemptInfo] = {}  # over, without an outcome
         self.dues: dict[str, float] = {}
         self.arriving = 0  # outcomes on their way to the journal, or from it to the workflow
-        self.tasks: weakref.WeakKeyDictionary[asyncio.Future[object], str] = (
-            weakref.WeakKeyDictionary()
-        )
+        self.tasks: Mapping[asyncio.Future[object], str] = _NO_TASKS
         self.sequencer: Sequencer | None = None
         self.bodies: set[OverdueBody] = set()
         self.late: dict[str, Ended | BaseException | None] = {}
@@ -126,8 +162,9 @@ class Run:
         self.keeps_owner = False  # it ended here, but a body of it still runs
         self._when_alone: Callable[[], object] | None = None
         self._lock = threading.RLock()  # a signal handler may come while this thread holds it
-        self._watchers: set[Callable[[], object]] = set()
-        self._idle_watchers: set[Callable[[], object]] = set()
+        # Dicts for want of values: an empty one is a third of an empty set.
+        self._watchers: dict[Callable[[], object], None] = {}
+        self._idle_watchers: dict[Callable[[], object], None] = {}
 
     def encode(self, value: object, where: str, hint: object) -> bytes:
         """The stored form of a value of this run, see `codec.encode`."""
@@ -201,7 +238,14 @@ class Run:
         if alone:
             then()
 
-    def mute(self, task: "asyncio.Future[object]") -> None:
+    def add_task(self, task: "asyncio.Future[object]", prefix: str) -> None:
+        """A task of the run was created, whose calls have positions with that prefix."""
+        if not isinstance(self.tasks, weakref.WeakKeyDictionary):
+            self.tasks = weakref.WeakKeyDictionary()
+        self.tasks[task] = prefix
+        task.add_done_callback(self._mute)
+
+    def _mute(self, task: "asyncio.Future[object]") -> None:
         """A task of the run has ended. If the run stops, asyncio need not complain that nobody
         looked at how."""
         if self.stop is not None and not task.cancelled():
@@ -260,14 +304,14 @@ class Run:
 
 
 class _Watch:
-    """A place in a set until a block ends. Every run that sleeps holds two of them, and this is an
-    eighth of what a generator with its context manager takes."""
+    """A place among the watchers until a block ends. Every run that sleeps holds two of them, and
+    this is an eighth of what a generator with its context manager takes."""
 
     __slots__ = ("_lock", "_wake", "_watchers")
 
     def __init__(
         self,
-        watchers: set[Callable[[], object]],
+        watchers: dict[Callable[[], object], None],
         wake: Callable[[], object],
         lock: "threading.RLock",
     ) -> None:
@@ -275,25 +319,31 @@ class _Watch:
 
     def __enter__(self) -> None:
         with self._lock:
-            self._watchers.add(self._wake)
+            self._watchers[self._wake] = None
 
     def __exit__(self, *exc: object) -> None:
         with self._lock:
-            self._watchers.discard(self._wake)
+            self._watchers.pop(self._wake, None)
 
 
 _active: set[Run] = set()
 """The runs that this process executes now."""
 
 
-@contextmanager
-def active(run: Run) -> Iterator[None]:
-    """Count a run as executed by this process until the block ends."""
-    _active.add(run)
-    try:
-        yield
-    finally:
-        _active.discard(run)
+class active:
+    """Count a run as executed by this process until the block ends. A class for the same reason as
+    `_Watch`."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        _active.add(self._run)
+
+    def __exit__(self, *exc: object) -> None:
+        _active.discard(self._run)
 
 
 def active_runs() -> frozenset[Run]:

@@ -85,7 +85,9 @@ class Scope:
         """The scope of a task that is created now."""
         frame = self._frames[-1]
         site = call_site(self, 2)
-        return Scope(self.run, f"{frame.prefix}s{next(frame.children)}.", site)
+        prefix = f"{frame.prefix}s{next(frame.children)}."
+        self.run.history.begins(prefix)
+        return Scope(self.run, prefix, site)
 
     def enter_turn(self, loop: str, turn: int) -> None:
         """Start numbering for one turn of the loop at position `loop`."""
@@ -171,8 +173,7 @@ class _ScopingFactory:
         child.coro = coro
         here.run(SCOPE.set, child)
         task = self._make(loop, coro, here, options)
-        scope.run.tasks[task] = child.prefix
-        task.add_done_callback(scope.run.mute)
+        scope.run.add_task(task, child.prefix)
         return task
 
     def _make(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
+from msgspec import Struct
+
 from outlast.codec import MAX_BYTES
 from outlast.policy.retry import Retry
 from outlast.records import Effect
@@ -82,8 +84,7 @@ class StepSpec:
         object.__setattr__(self, "parameters", tuple(parameters) if simple else None)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowSpec:
+class WorkflowSpec(Struct, frozen=True):
     """A workflow: its function and its name."""
 
     name: str

@@ -1,13 +1,12 @@
 """Why a run stops before its workflow has returned."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from outlast.errors import LostRun, StoreError
 from outlast.records import HoldReason, Status
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """The run needs somebody: `detail` says why, `fix` what lets it go on."""
 
     reason: HoldReason
@@ -16,36 +15,31 @@ class Hold:
     step: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """This process was asked to let go of the run."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Asleep:
+class Asleep(Struct, frozen=True):
     """Nothing can happen before `due` (seconds since the epoch), and nobody wants to wait."""
 
     due: float
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """Another process has the run."""
 
     error: LostRun
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """An operator changed the run's status under us."""
 
     status: Status
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """The store failed. The run's state in it is sound, but nothing more can be written."""
 
     error: StoreError

@@ -5,7 +5,7 @@ from typing import NoReturn
 
 from outlast import events
 from outlast.engine.history import Past
-from outlast.engine.holds import not_cancelled
+from outlast.engine.holds import Asked, not_cancelled, not_recorded
 from outlast.engine.requests import Cancelled, Deliver, Drain, Flow, Forever, Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.stop import Hold
@@ -18,6 +18,14 @@ def hold(run: Run, stop: Hold) -> Generator[Request, Reply, NoReturn]:
     run.request_stop(stop)
     yield Drain()
     raise StopRun(stop)
+
+
+def check_next(run: Run, position: str, asked: Asked) -> Flow:
+    """For a call that is not recorded: hold the run unless it comes behind all that is."""
+    later = run.history.skipped_to(position)
+    if later is not None:
+        yield from hold(run, not_recorded(run, later, asked))
+    return None
 
 
 def abandon(run: Run, key: str, past: Past) -> Flow:

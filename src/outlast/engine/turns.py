@@ -9,7 +9,7 @@ import asyncio
 import sys
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from msgspec import Struct, structs
 
@@ -24,10 +24,12 @@ from outlast.engine.run import Run
 from outlast.engine.scope import Scope
 from outlast.engine.sites import Site, call_site
 from outlast.engine.stop import Hold
-from outlast.engine.stopping import hold
-from outlast.engine.watch import Watch, watch
+from outlast.engine.stopping import check_next, hold
 from outlast.errors import Unreadable, UsageError
 from outlast.journal import Entry
+
+if TYPE_CHECKING:
+    from outlast.engine.watch import Watch
 
 S = TypeVar("S")
 
@@ -106,6 +108,8 @@ class Turns(Generic[S]):
                 f"run {self._run.run_id}: a loop over outlast.turns inside another one is not "
                 "durable; put both states into one record, or make the inner loop a step"
             )
+        from outlast.engine.watch import watch  # not needed for `import outlast`
+
         self._watch = watch(self._run.run_id, frame, self._made_in, self._record)
         self._loop = self._scope.take()
         self._site = call_site(self._scope)
@@ -123,6 +127,8 @@ class Turns(Generic[S]):
             if loop in run.history.turns:
                 self._state = replayed(run.history.turns[loop])
                 yield from self._restore()
+                if self._limit is not None and self._turn >= self._limit:
+                    yield from hold(run, _beyond(run, self._turn, self._limit))
         else:
             self._turn += 1
             if self._limit is not None and self._turn >= self._limit:
@@ -130,6 +136,8 @@ class Turns(Generic[S]):
                 return False
             if self._watch is not None:
                 self._watch.check(held, self._turn - 1)
+            asked = Asked("loop", f"turn {self._turn} of the loop", self._site)
+            yield from check_next(run, loop, asked)
             yield from self._save()
         if self._limit is not None and self._turn >= self._limit:
             self._scope.leave_loop(loop)
@@ -213,6 +221,14 @@ class Turns(Generic[S]):
             f"run {self._run.run_id}: a task started in turn {self._turn} still runs at its end; "
             "await it within the turn (a resumed run could not bring it back)"
         )
+
+
+def _beyond(run: Run, turn: int, limit: int) -> Hold:
+    return Hold(
+        "diverged",
+        f"turn {turn} was saved, and the loop's max is {limit} now: the run is past its end",
+        f"Bring back a larger max, then: outlast resume {run.run_id}",
+    )
 
 
 def _lost_fields(run: Run, names: list[str]) -> Hold:

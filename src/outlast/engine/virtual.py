@@ -8,6 +8,7 @@ waited for really.
 import asyncio
 import selectors
 import threading
+from asyncio import tasks
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
@@ -51,6 +52,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             nobody gets to know that the task or the function has ended.
     """
 
+    _ready: deque[asyncio.Handle]  # of asyncio's own loop, as is `_run_once`
+
     def __init__(
         self, on_idle: Callable[[float | None], float], hangs: Callable[[object], bool]
     ) -> None:
@@ -75,6 +78,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._now += self._on_idle(timeout)
 
     # ---- tasks
+
+    def let_others_run(self, until: Callable[[], bool]) -> None:
+        """Called within a step of a task: the task stands still, like one that blocks the loop,
+        and all others go on, until `until` says so.
+
+        asyncio has no such thing: the loop is run inside itself, as if no task were in a step.
+        """
+        task, due = tasks.current_task(self), len(self._ready)
+        if task is not None:
+            tasks._leave_task(self, task)
+        try:
+            while not until():
+                self._run_once()  # type: ignore[attr-defined]
+        finally:
+            # The pass that we are called in has counted what was ready, and will take as many.
+            taken = range(due - len(self._ready))
+            self._ready.extend(asyncio.Handle(_nothing, (), self) for _ in taken)
+            if task is not None:
+                tasks._enter_task(self, task)
 
     def _make_task(
         self,
@@ -142,3 +164,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _came_back(self) -> None:
         self._outside -= 1
+
+
+def _nothing() -> None:
+    pass

@@ -14,7 +14,7 @@ from outlast.engine.requests import Cancelled, Deliver, Flow, Reply, Request, Wr
 from outlast.engine.run import Run
 from outlast.engine.scope import Scope
 from outlast.engine.sites import Site, call_site
-from outlast.engine.stopping import abandon, cancelled_again, hold
+from outlast.engine.stopping import abandon, cancelled_again, check_next, hold
 from outlast.journal import Entry
 
 T = TypeVar("T")
@@ -26,14 +26,15 @@ def run_sleep(run: Run, position: str, seconds: float, site: Site | None) -> Flo
     key = key_of("sleep", position)
     digest = codec.digest(seconds)
     past = run.history.at(position)
+    asked = Asked("timer", "sleep", site, lambda: f"{seconds:g} s")
     if past is not None:
         if not past.fits("timer", "sleep", digest):
-            asked = Asked("timer", "sleep", site, lambda: f"{seconds:g} s")
             yield from hold(run, misfit(run, past, asked))
         if past.abandoned:
             yield from cancelled_again(run, past)
     else:
         past = Past(key, "sleep")
+        yield from check_next(run, position, asked)
     try:
         if past.outcome is not None:
             yield Deliver(past.order)
@@ -75,6 +76,7 @@ def _recorded_value(
         assert isinstance(past.outcome, events.ValueRecorded)
         yield Deliver(past.order)
         return codec.decode(bytes(past.outcome.value))
+    yield from check_next(run, position, Asked("value", name, site))
     data = codec.encode(compute())
     where = "" if site is None else site.short
     event = events.ValueRecorded(name=name, value=Raw(data), site=where)
@@ -106,6 +108,8 @@ def _patched(run: Run, name: str) -> Flow:
 
 class Pending(Generic[T]):
     """Something to wait for: `await it`, or `it.result()` in plain code. Once only."""
+
+    __slots__ = ("_flow", "_name", "_run", "_scope")
 
     def __init__(
         self, run: Run, scope: Scope, name: str, flow: Generator[Request, Reply, object]

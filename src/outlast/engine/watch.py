@@ -12,11 +12,12 @@ whose value changes in place is found at the end of the turn that did so, by a f
 import gc
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from operator import is_
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
+
+from msgspec import Struct
 
 from outlast import codec
 from outlast.engine.carried import loop_at
@@ -35,8 +36,7 @@ _FIXED = frozenset(
 _UNSET = object()
 
 
-@dataclass(frozen=True, slots=True)
-class _Items:
+class _Items(Struct, frozen=True):
     """The items of a container, by identity; they are kept alive, so that it stays theirs."""
 
     count: int
@@ -48,8 +48,7 @@ class _Items:
         return len(self.first) == len(other.first) and all(map(is_, self.first, other.first))
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     """A local as it was when the loop began, and a line that reads it."""
 
     line: int

@@ -45,6 +45,7 @@ _TROUBLE: tuple[tuple[type[apsw.Error], StoreProblem, str], ...] = (
 )
 
 _BY_ERRNO: dict[int, tuple[StoreProblem, str]] = {
+    errno.EIO: ("io", "reading or writing the disk failed; check the disk"),
     errno.ENOSPC: ("full", "there is no space left; free some and go on, nothing is half-written"),
     errno.EDQUOT: ("full", "the disk quota is used up; free some and go on"),
     errno.EFBIG: ("full", "the file reached a size limit; raise it and go on"),

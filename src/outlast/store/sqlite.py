@@ -108,7 +108,7 @@ class SqliteDatabase:
         """
         self._path = path
         self._folder = str(Path(path).resolve().parent)
-        self._folder_seen = 0
+        self._folder_seen: tuple[int, int, int] | None = None
         self._queries = queries
         self._world = world
         self._busy_timeout = busy_timeout
@@ -217,12 +217,20 @@ class SqliteDatabase:
         check_process(self._pid, self._path)
         if self._closed:
             raise StoreError(f"store {self._path} is closed; open it again", "closed")
-        # Before every commit. `Path.stat` takes twice the time.
-        folder = os.stat(self._folder).st_mtime_ns  # noqa: PTH116
+        try:
+            # Before every commit. `Path.stat` takes twice the time.
+            stat = os.stat(self._folder)  # noqa: PTH116
+        except OSError as exc:
+            raise StoreError(
+                f"store {self._path}: its folder cannot be reached ({exc.strerror}); put it back, "
+                "or start with a new store",
+                "gone",
+            ) from None
+        folder = (stat.st_dev, stat.st_ino, stat.st_ctime_ns)
         if folder != self._folder_seen:
             self._check_files(folder)
 
-    def _check_files(self, folder: int) -> None:
+    def _check_files(self, folder: tuple[int, int, int]) -> None:
         """Notice that the file or its log was replaced or deleted.
 
         They are looked at only when their folder has changed. On Linux 6.13 and later a file whose
@@ -230,7 +238,7 @@ class SqliteDatabase:
         them to the disk too: a commit would take half as long again.
 
         Args:
-            folder: when the folder was changed last.
+            folder: which one it is, and when it was changed last (a time that cannot be set).
         """
         if file_id(self._path) != self._file:
             # SQLite would go on writing into the old file, which nobody can reach any more.
@@ -248,7 +256,7 @@ class SqliteDatabase:
                 "gone",
             )
         # Within one tick of a coarse clock a second change would leave the same time.
-        if self._world.wall() - folder / 1e9 > TICK:
+        if self._world.wall() - folder[2] / 1e9 > TICK:
             self._folder_seen = folder
 
     def _open(self) -> apsw.Connection:

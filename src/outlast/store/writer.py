@@ -131,6 +131,28 @@ class Store:
             raise result
         return cast(T, result)
 
+    def write_if_free(self, item: Item[T], *, durable: bool) -> T | None:
+        """`write_now` for an event loop, which has other things to do: None, and nothing written,
+        if another thread or process is writing. `item` returns something else than None.
+        """
+        self._check()
+        start = self.world.boot()
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            self._check_whole()
+            results = self._database.transact([item], wait=False)
+        finally:
+            self._lock.release()
+        if results is None:
+            return None
+        (result,) = results
+        if durable:
+            self._sync_up(start)
+        if isinstance(result, Exception):
+            raise result
+        return cast(T, result)
+
     async def awrite(self, item: Item[T], *, durable: bool) -> T:
         """Commit `item` without blocking the event loop; raises as `write` does.
 
@@ -183,6 +205,8 @@ class Store:
             self._enqueue([entry])
         elif (gathered := self._gathered.get(loop)) is not None:
             gathered.append(entry)
+            if self._closed:  # by another thread, which may not have seen it
+                self._hand_over([entry])
         else:
             self._gathered[loop] = [entry]
             loop.call_soon(self._commit_gathered, loop)
@@ -216,8 +240,10 @@ class Store:
             StoreError: the time was not enough; the callers of what is left are told so too.
         """
         check_process(self._pid, self.path)
-        for loop in list(self._gathered):  # it was stopped or closed in mid-pass
-            self._hand_over(self._gathered.pop(loop, []))
+        with self._wake:
+            gathered = [self._gathered.pop(loop, []) for loop in list(self._gathered)]
+        for entries in gathered:  # of loops that were stopped or closed in mid-pass, if any
+            self._hand_over(entries)
         with self._wake:
             self._closed = True
             self._wake.notify()
@@ -278,6 +304,13 @@ class Store:
         ours meanwhile, so this takes a fraction of what it takes in the writer thread, which has to
         get Python's lock back from the loop after each statement."""
         gathered = self._gathered.pop(loop, [])
+        try:
+            self._commit_in_loop(loop, gathered)
+        except BaseException as exc:  # such as KeyboardInterrupt; whoever waits must not for ever
+            deliver(failed(gathered, self._stopped(exc)))
+            raise
+
+    def _commit_in_loop(self, loop: asyncio.AbstractEventLoop, gathered: list[Entry]) -> None:
         entries, rest = gathered[:BATCH], gathered[BATCH:]
         if self._broken or self._closed or self._queue or not self._lock.acquire(blocking=False):
             self._hand_over(gathered)

@@ -5,10 +5,11 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from outlast import codec
 from outlast.engine.lifecycle import execute_async, execute_sync, release
@@ -31,8 +32,7 @@ POLL = (0.02, 1.0)
 """First and longest pause, in seconds, between two looks at a run that another process has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What is to be executed, and how.
 
     Attributes:
@@ -45,7 +45,7 @@ class Plan:
     new: NewRun | None = None
     wait: bool = True
     if_owned: IfOwned = "raise"
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = Settings()
     resume: bool = False
 
 
@@ -122,9 +122,12 @@ async def execute_plan(plan: Plan, opened: OpenStore) -> object:
     pauses = _pauses()
     while True:
         with opened.heart.claiming() as owner:
-            claim = _claim(plan, opened, owner)
-            preparation = prepare(store, claim, plan.settings, plan.wait)
-            got = await _to_its_end(prepare_async(preparation, store))
+            # What has a name here is kept as long as the run, so the claim has none.
+            got = await _to_its_end(
+                prepare_async(
+                    prepare(store, _claim(plan, opened, owner), plan.settings, plan.wait), store
+                )
+            )
             if isinstance(got, Run):
                 with active(got), opened.heart.keep(got):
                     conclusion = await execute_async(got, plan.spec)

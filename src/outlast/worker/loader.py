@@ -1,4 +1,9 @@
-"""Finding a workflow by name: for the command line, and for resuming what another process began."""
+"""Finding a workflow by name: for the command line, and for resuming what another process began.
+
+A process may load one program after the other. `python desk.py` finds the modules beside `desk.py`,
+and two checkouts have modules of the same names; so each program sees its own folder alone, and
+when another one is loaded its modules are put aside.
+"""
 
 import importlib
 import importlib.util
@@ -25,6 +30,93 @@ def module_being_imported() -> str | None:
     return _importing.get()
 
 
+class _Program:
+    """What is imported from one folder.
+
+    Attributes:
+        path: its `sys.path`.
+        before: names of the top-level modules that were there first.
+        hidden: those of them in whose place there is one of the program.
+        aside: its modules, while another program is used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        found = any(Path(entry).resolve() == folder for entry in sys.path)
+        self.path = [*sys.path] if found else [str(folder), *sys.path]
+        self.before = {name for name in sys.modules if "." not in name}
+        self.hidden: dict[str, ModuleType] = {}
+        self.aside: dict[str, ModuleType] = {}
+
+    def modules(self) -> dict[str, ModuleType]:
+        """Those that are its own: what was installed is everybody's."""
+        added = {Path(entry).resolve() for entry in sys.path if entry not in _outside}
+        folders = {f for f in (self.folder, *added) if f.name not in INSTALLED}
+        known = sys.modules.copy()
+        own = {
+            name
+            for name, module in known.items()
+            if name in self.hidden
+            or ("." not in name and name not in self.before and _home(module) in folders)
+        }
+        return {name: m for name, m in known.items() if name.partition(".")[0] in own}
+
+
+INSTALLED = ("site-packages", "dist-packages")
+
+
+def _home(module: ModuleType) -> Path | None:
+    """The folder in which a top-level module was found."""
+    file = getattr(module, "__file__", None)
+    if file is not None:
+        path = Path(file).resolve()
+        return path.parent.parent if path.stem == "__init__" else path.parent
+    parts = list(getattr(module, "__path__", ()))  # of a package without a file of its own
+    return Path(parts[0]).resolve().parent if parts else None
+
+
+_programs: dict[Path, _Program] = {}
+_current: _Program | None = None
+_outside: list[str] = []
+"""`sys.path` of the process itself."""
+
+
+@contextmanager
+def program_restored() -> Iterator[None]:
+    """Whatever is loaded until the block ends, afterwards the process sees what it saw before."""
+    former = _current
+    try:
+        yield
+    finally:
+        _enter(former)
+
+
+def _enter_folder(folder: Path) -> _Program:
+    """Let what is imported from now on be found in a folder, and belong to it."""
+    if _current is None or _current.folder != folder:
+        _enter(None)
+        _enter(_programs.get(folder) or _programs.setdefault(folder, _Program(folder)))
+    assert _current is not None
+    return _current
+
+
+def _enter(program: _Program | None) -> None:
+    global _current
+    if program is _current:
+        return
+    if _current is not None:
+        _current.aside, _current.path = _current.modules(), sys.path.copy()
+        for name in _current.aside:
+            del sys.modules[name]
+        sys.modules.update(_current.hidden)
+        sys.path[:] = _outside
+    if program is not None:
+        _outside[:] = sys.path
+        sys.path[:] = program.path
+        sys.modules.update(program.aside)
+    _current = program
+
+
 @contextmanager
 def _mark(target: str) -> Iterator[None]:
     token = _importing.set(target)
@@ -48,6 +140,7 @@ def load_target(target: str) -> WorkflowSpec:
         if not path.is_file():
             raise UsageError(f"{target!r}: there is no file {place}; expected {FORM}")
         return _find(_load_file(path, path.stem), name, place)
+    _enter_folder(Path.cwd())
     return _find(_load_module(place, target), name, place)
 
 
@@ -64,6 +157,7 @@ def load_source(source: Source | None, run_id: str) -> WorkflowSpec:
         )
     if source.file is not None and Path(source.file).is_file():
         return _find(_load_file(Path(source.file), source.module), source.name, source.file)
+    _enter_folder(Path.cwd())
     if _find_module(source.module) is None:
         raise UsageError(
             f"run {run_id} was started from {source.file or source.module}, which is not there any "
@@ -74,19 +168,20 @@ def load_source(source: Source | None, run_id: str) -> WorkflowSpec:
 
 def _load_file(path: Path, module: str) -> ModuleType:
     """Import a file under its module name, as `python path` or `import module` would see it."""
-    known = sys.modules.get(module)
-    if known is not None and getattr(known, "__file__", None) == str(path):
-        return known
     root = path.parent
     for _ in range(module.count(".")):
         root = root.parent
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
+    program = _enter_folder(root)
+    known = sys.modules.get(module)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
     if "." in module:
         return _load_module(module, str(path))
     spec = importlib.util.spec_from_file_location(module, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file; expected {FORM}")
+    if known is not None and module in program.before:
+        program.hidden.setdefault(module, known)
     loaded = importlib.util.module_from_spec(spec)
     sys.modules[module] = loaded  # classes in it are found by this name
     try:
@@ -94,13 +189,13 @@ def _load_file(path: Path, module: str) -> ModuleType:
             spec.loader.exec_module(loaded)
     except BaseException as problem:
         del sys.modules[module]
+        if module in program.hidden:
+            sys.modules[module] = program.hidden.pop(module)
         raise _import_error(str(path), problem) from problem
     return loaded
 
 
 def _load_module(module: str, target: str) -> ModuleType:
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
     if _find_module(module) is None:
         raise UsageError(f"{target!r}: there is no module {module}; expected {FORM}")
     try:

@@ -24,8 +24,11 @@ class Order(msgspec.Struct, frozen=True):
         wait: wait for timers and retries; otherwise leave, and say when the run is due.
         wait_if_owned: if another live process has the run, wait for its result.
         resume: an operator asked for it, so any hold is lifted.
+        accept_from: first drop what is recorded from this step on, once the code is loaded.
+        by: who asked for that, for the record.
         grace: seconds that open attempts get once the process was asked to stop.
         supervised: set by the supervisor for its worker.
+        named: the store as the user has named it, for the commands in errors; None if not at all.
     """
 
     store: str
@@ -37,5 +40,8 @@ class Order(msgspec.Struct, frozen=True):
     wait: bool = True
     wait_if_owned: bool = False
     resume: bool = False
+    accept_from: str | None = None
+    by: str = ""
     grace: float = 5.0
     supervised: bool = False
+    named: str | None = None

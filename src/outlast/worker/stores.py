@@ -1,6 +1,8 @@
 """The one place that picks a store: by URL, one open store per file and process."""
 
 import os
+import re
+import shlex
 import threading
 from dataclasses import dataclass, field
 
@@ -30,6 +32,22 @@ _open: dict[str, OpenStore] = {}
 def url_or_default(url: str | None) -> str:
     """`url`, else $OUTLAST_STORE, else `outlast.db` in the current folder."""
     return url or os.environ.get("OUTLAST_STORE") or DEFAULT
+
+
+def reaching(text: str, store: str | None) -> str:
+    """A text of the library, which does not know how it was called, with commands that reach the
+    store.
+
+    Args:
+        store: as the user has named it; None if commands reach it without that.
+    """
+    if store is None:
+        return text
+    return _COMMANDS.sub(lambda _: f"outlast --store {shlex.quote(store)}", text)
+
+
+_COMMANDS = re.compile(r"\boutlast(?= (?:run|resume|fork|show|verify|journal|settle|ls|replay)\b)")
+"""Where a command begins in the text of an error."""
 
 
 def get_store(url: str | None = None) -> OpenStore:

@@ -64,7 +64,7 @@ def run_supervised(order: Order) -> int:
         else:
             return code
         # An operator's word to go on was used up by the worker that has ended.
-        order = msgspec.structs.replace(order, resume=code == codes.STUCK)
+        order = msgspec.structs.replace(order, resume=code == codes.STUCK, accept_from=None)
 
 
 def _manner(code: int) -> str:

@@ -24,12 +24,13 @@ from outlast.errors import (
     UsageError,
 )
 from outlast.leases import NewRun
+from outlast.rewriting import Accept
 from outlast.views import read_run
 from outlast.worker import order as codes
 from outlast.worker.execution import Plan, new_run, run_plan
 from outlast.worker.loader import load_source, load_target
 from outlast.worker.order import Order
-from outlast.worker.stores import OpenStore, get_store
+from outlast.worker.stores import OpenStore, get_store, reaching
 
 _CODES: tuple[tuple[type[OutlastError], int], ...] = (
     (RunFailed, codes.FAILED),
@@ -61,6 +62,8 @@ def carry_out(order: Order) -> object:
     opened = get_store(order.store)
     spec = _workflow(order, opened)
     settings = Settings(grace=order.grace)
+    if order.accept_from is not None:
+        _accept(order, order.accept_from, spec, opened)
     plan = Plan(
         spec=spec,
         run_id=order.run_id,
@@ -80,6 +83,19 @@ def _workflow(order: Order, opened: OpenStore) -> WorkflowSpec:
     if row is None:
         raise UnknownRun(f"there is no run {order.run_id!r} in {order.store}; see: outlast ls")
     return load_source(row.source, row.run_id)
+
+
+def _accept(order: Order, step: str, spec: WorkflowSpec, opened: OpenStore) -> None:
+    """Let the code that was loaded count, and say what that drops. If it is another workflow, the
+    claim refuses it, and nothing is to be lost before."""
+    store = opened.store
+    row = read_run(store, order.run_id)
+    if row is None or row.workflow != spec.name:
+        return
+    own = opened.heart.claims
+    item = Accept(row.run_id, step, store.world.wall(), store.world, own, order.by)
+    for line in store.write(item, durable=True).lines():
+        _write(line)
 
 
 def _new_run(
@@ -137,8 +153,14 @@ def work(order: Order) -> int:
         if isinstance(problem, RunHeld) and problem.reason == "stuck" and order.supervised:
             return codes.STUCK
         return exit_code(problem)
+    except UsageError as problem:
+        said, *more = (reaching(str(text), order.named) for text in problem.args or ("",))
+        _say(said)
+        for line in more:
+            _write(line)
+        return exit_code(problem)
     except OutlastError as problem:
-        _say(str(problem))
+        _say(reaching(str(problem), order.named))
         return exit_code(problem)
     except KeyboardInterrupt:
         return codes.INTERRUPTED
@@ -160,6 +182,9 @@ def work(order: Order) -> int:
 
 def _say(text: str) -> None:
     """One line on stderr, whatever stands in it."""
-    line = " ".join(text.split())
+    _write(f"outlast: {' '.join(text.split())}")
+
+
+def _write(line: str) -> None:
     visible = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
-    sys.stderr.write(f"outlast: {visible}\n")
+    sys.stderr.write(f"{visible}\n")

@@ -1,6 +1,7 @@
 """look, pay, last: run with the code of one deploy, dropped or forked from `pay` on by the next.
 
-The flavour is the code's version and what to do: `1 live`, `2 live`, `2 accept`, `2 fork`.
+The flavour is the code's version and what to do: `1 live`, `2 live`, `2 accept`, `2 fork`. The
+second version passes `pay` other arguments, the third makes another call before it.
 """
 
 import outlast
@@ -10,7 +11,11 @@ from tests.crash.points import Killer, die
 from tests.crash.programs.job import Job, killer_of, live
 
 FORK = "fork"
-RESULTS = {"1": ["look", "pay 1", "last"], "2": ["look", "pay 2", "last"]}
+RESULTS = {
+    "1": ["look", "pay 1", "last"],
+    "2": ["look", "pay 2", "last"],
+    "3": ["look", "look", "pay 1", "last"],
+}
 
 _job: Job
 _killer: Killer
@@ -60,4 +65,6 @@ def last() -> str:
 
 @workflow
 def rewritten() -> list[str]:
+    if _version() == "3":
+        return [look(), look(), pay("1"), last()]
     return [look(), pay(_version()), last()]

@@ -121,6 +121,10 @@ WHERE status NOT IN ('completed', 'failed', 'killed')
   AND (:workflow IS NULL OR workflow = :workflow)
 ORDER BY created_at, run_id;
 
+-- Names of the workflows that have runs, ended or not.
+-- name: workflows
+SELECT DISTINCT workflow FROM runs ORDER BY workflow;
+
 -- name: read_events
 SELECT run_id, seq, kind, key, data, at, epoch, hash
 FROM events WHERE run_id = :run_id ORDER BY seq;
@@ -146,6 +150,18 @@ WHERE run_id = :run_id AND key IS NULL AND seq >= :since AND seq < :until
   AND (key IS NULL OR kind = 'turn.saved')
 ORDER BY seq;
 
+-- Attempts between two events that may have opened under the idempotency key of a call that was
+-- dropped before (some more is no harm), likewise.
+-- name: read_taken_over
+SELECT run_id, seq, kind, key, data, at, epoch, hash,
+       (SELECT p.hash FROM events AS p WHERE p.run_id = e.run_id AND p.seq = e.seq - 1)
+FROM events AS e
+WHERE run_id = :run_id AND kind = 'step.started' AND seq >= :since AND seq < :until
+  AND (instr(data, CAST('"alias":' AS BLOB))
+       OR key IN (SELECT key FROM events
+                  WHERE run_id = :run_id AND kind = 'step.started' AND seq < :since))
+ORDER BY seq;
+
 -- name: read_events_after
 SELECT run_id, seq, kind, key, data, at, epoch, hash
 FROM events WHERE run_id = :run_id AND seq > :seq ORDER BY seq;
@@ -155,13 +171,14 @@ SELECT run_id, seq, kind, key, data, at, epoch, hash
 FROM events WHERE run_id = :run_id AND kind = :kind ORDER BY seq DESC LIMIT 1;
 
 -- How far a run has come: completed steps, the last saved turn, and whether something was dropped, so
--- that not all of these count (`cuts.py`).
+-- that not all of these count (`cuts.py`). What is no JSON was altered, and counts as absent.
 -- name: progress_of
 SELECT count(DISTINCT key) FILTER (WHERE kind = 'step.completed'
-           OR kind = 'step.settled' AND json_extract(CAST(data AS TEXT), '$.decision') = 'done'
+           OR kind = 'step.settled' AND json_valid(CAST(data AS TEXT))
+              AND json_extract(CAST(data AS TEXT), '$.decision') = 'done'
               AND NOT EXISTS (SELECT 1 FROM events AS later
                               WHERE later.run_id = :run_id AND later.seq > events.seq
                                 AND later.key = events.key AND later.kind = 'step.reconciled')),
-       max(CASE WHEN kind = 'turn.saved' THEN json_extract(CAST(data AS TEXT), '$.turn') END),
+       max(CASE WHEN kind = 'turn.saved' AND json_valid(CAST(data AS TEXT)) THEN json_extract(CAST(data AS TEXT), '$.turn') END),
        max(kind = 'run.accepted')
 FROM events WHERE run_id = :run_id;
