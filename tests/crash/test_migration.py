@@ -14,7 +14,7 @@ from tests.crash.programs.one_step import RESULT
 
 STATEMENTS = sum(1 for script in load_migrations() for _ in _statements(script))
 
-POINTS = [*AFTER, *(f"statement {number}" for number in range(0, STATEMENTS, 3))]
+POINTS = [*AFTER, *(f"statement {number}" for number in range(STATEMENTS))]
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -342,3 +342,16 @@ def test_an_event_loop_does_not_wait_for_another_process(apart: Store) -> None:
     other.execute("COMMIT")
     other.close()
     assert apart.write_if_free(Append(3), durable=True) == 3
+
+
+def test_a_log_that_is_gone_right_after_the_first_commit(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the system says, a caller hears of the store, and no workflow of a missing file."""
+
+    def gone() -> int:
+        raise FileNotFoundError(2, "no such file")
+
+    monkeypatch.setattr(store._database, "_log", None)
+    monkeypatch.setattr(store._database, "_open_log", gone)
+    assert problem_of(write(store, 1)) == "io"

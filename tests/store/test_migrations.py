@@ -142,7 +142,7 @@ def test_an_older_store_is_brought_up_with_its_data(
     assert seqs(path) == [1]
 
 
-@pytest.mark.parametrize("statement", range(0, len(STATEMENTS), 3))
+@pytest.mark.parametrize("statement", range(len(STATEMENTS)))
 def test_killed_while_a_store_is_created(tmp_path: Path, statement: int) -> None:
     path = tmp_path / "a.db"
     killed_at(path, "", statement)

@@ -155,6 +155,8 @@ class SqliteDatabase:
             return results
         except apsw.Error as exc:
             raise store_error(exc, self._path, self._writer) from exc
+        except OSError as exc:  # the log is gone right after it was written
+            raise system_error(exc, self._path) from exc
         finally:
             self._tidy()
 
