@@ -57,7 +57,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo 'setting up .venv (once; again only when pyproject.toml or constraints.txt changes)'
 	@$(PYTHON) -m venv --clear .venv
 	@$(PY) -m pip install --quiet -c constraints.txt hatchling
-	@$(PY) -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[demo,dev]'
+	@$(PY) -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[demo,dev,llm]'
 	@touch $@
 
 # On the oldest Python that is supported: its pins hold for the newer ones, not the other way round.
@@ -65,7 +65,7 @@ constraints: $(READY)
 	@$(PY) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo \
 	  'pin with the oldest supported Python: make clean constraints PYTHON=python3.11' >&2; exit 1; }
 	CUSTOM_COMPILE_COMMAND='make constraints' $(PY) -m piptools compile --quiet --upgrade \
-	  --extra bench --extra demo --extra dev --strip-extras --no-emit-index-url --no-emit-find-links \
+	  --extra bench --extra demo --extra dev --extra llm --strip-extras --no-emit-index-url --no-emit-find-links \
 	  --output-file constraints.txt pyproject.toml
 
 clean:

@@ -16,6 +16,7 @@ from bench.measures import (
     bytes_beyond_payload,
     bytes_of,
     folder,
+    guarded,
     import_time,
     in_processes,
     life,
@@ -55,6 +56,11 @@ def rates(sized: Sized) -> Iterator[Figure]:
     found = rate(runs * 20, lambda url: asyncio.run(beside_computing(runs, 20, url)))
     what, means = f"{runs:,} runs beside a busy step", "another thread computes all the time"
     yield Figure(what, means, found.steps, "steps/s", found.ratio, "≥ 0.3 x")
+
+
+def guards(sized: Sized) -> Iterator[Figure]:
+    what, means = "a guarded step", "with retry, breaker and money budget, beside a bare one"
+    yield Figure(what, means, guarded(sized(500)), "x the time", aim="≤ 1.3 x")
 
 
 def processes(sized: Sized) -> Iterator[Figure]:
@@ -111,7 +117,7 @@ def main() -> None:
     with folder() as where:
         report = begin(sync_time(where))
     print(HEAD)
-    for part in (rates, processes, lengths, costs):
+    for part in (rates, guards, processes, lengths, costs):
         for figure in part(sized):
             print(row(figure), flush=True)
             report.figures.append(figure)

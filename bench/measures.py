@@ -20,7 +20,7 @@ import apsw
 import outlast
 from bench import children
 from bench.limits import RawCommits, slow_disk
-from bench.workflows import WAIT, async_run, payload, plain_run
+from bench.workflows import WAIT, async_run, bare_run, guarded_run, payload, plain_run
 
 REPEATS = 3
 
@@ -83,6 +83,19 @@ def rate(steps: int, action: Callable[[str], object], delay: float = 0.0) -> Rat
             ratios.append(rates[-1] / statistics.mean([before, raw.rate()]))
             raw.close()
     return Rate(statistics.median(rates), statistics.median(ratios))
+
+
+def guarded(steps: int) -> float:
+    """How many times as long a step takes that has retries, a breaker and a budget as one that has
+    none, the two by turns on one store."""
+    with folder() as where:
+        url = url_of(where)
+        outlast.run(guarded_run, 50, store=url)
+        ratios = []
+        for _ in range(REPEATS + 2):
+            bare = timed(lambda: outlast.run(bare_run, steps, store=url))
+            ratios.append(timed(lambda: outlast.run(guarded_run, steps, store=url)) / bare)
+    return statistics.median(ratios)
 
 
 async def together(runs: int, steps: int, url: str) -> None:

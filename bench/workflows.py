@@ -49,6 +49,28 @@ async def async_run(n: int) -> None:
         await async_step(i)
 
 
+@outlast.step(breaker=False)
+def bare_step(i: int) -> dict[str, object]:
+    return payload(i)
+
+
+@outlast.step(retry=outlast.Retry(attempts=5), breaker=outlast.Breaker(failures=3), cost=0.001)
+def guarded_step(i: int) -> dict[str, object]:
+    return payload(i)
+
+
+@outlast.workflow
+def bare_run(n: int) -> None:
+    for i in range(n):
+        bare_step(i)
+
+
+@outlast.workflow(budget=outlast.Budget(usd=1000, calls=10**6, steps=10**6))
+def guarded_run(n: int) -> None:
+    for i in range(n):
+        guarded_step(i)
+
+
 @outlast.workflow
 async def stops_after(n: int) -> None:
     """`n` steps, then a wait."""

@@ -6,8 +6,8 @@ Each checker returns what is wrong, as text; `check_all` runs them all and fails
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,10 +15,15 @@ import msgspec
 
 import outlast
 from outlast import events
-from outlast.journal import idempotency_key
+from outlast.budgets import read_account
+from outlast.journal import STORE, idempotency_key
+from outlast.policy.budget import Account
 from outlast.records import FINAL, RunRow, StoredEvent
+from outlast.store import Store
 from outlast.views import read_events, read_run
 from outlast.worker.stores import get_store
+from tests import guardrail_checkers
+from tests.guardrail_checkers import Journal, StoreEvidence
 
 ENDINGS = (
     events.StepCompleted,
@@ -72,11 +77,22 @@ def read_effects(path: str | Path) -> list[Effect]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of a run."""
+    """All that is known of a run.
+
+    Attributes:
+        account: what it may spend and has spent; None without a budget.
+        store: what concerns the store as a whole.
+        attempts: how many there may be, by the names of steps.
+        estimates_hold: no attempt cost more than was set aside for it.
+    """
 
     row: RunRow
-    journal: Sequence[tuple[StoredEvent, events.Event]]
+    journal: Journal
     effects: Sequence[Effect]
+    account: Account | None = None
+    store: StoreEvidence = field(default_factory=StoreEvidence)
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    estimates_hold: bool = False
 
     def by_step(self, *, dropped: bool = True) -> Iterator[tuple[str, list[events.Event]]]:
         """The events of each step without those that came too late to count. A step that an
@@ -111,14 +127,51 @@ def gather_evidence(url: str, run_id: str, effects: str | Path | None) -> Eviden
     row = read_run(store, run_id)
     assert row is not None, f"no run {run_id}"
     # Evidence may be appended after a run's end, so the two reads may straddle a write.
-    stored = [s for s in read_events(store, run_id) if s.seq <= row.seq]
-    journal = [(s, events.decode(s.kind, s.data)) for s in stored]
-    return Evidence(row, journal, [] if effects is None else read_effects(effects))
+    journal = [one for one in _journal(store, run_id) if one[0].seq <= row.seq]
+    account = read_account(store, run_id)
+    logged = [] if effects is None else read_effects(effects)
+    return Evidence(row, journal, logged, account, _store_evidence(store))
 
 
-def check_all(url: str, run_id: str, effects: str | Path | None = None) -> Evidence:
-    """Run every checker over a run that nobody executes at the moment."""
-    seen = gather_evidence(url, run_id, effects)
+def _journal(store: Store, run_id: str) -> list[tuple[StoredEvent, events.Event]]:
+    return [(s, events.decode(s.kind, s.data)) for s in read_events(store, run_id)]
+
+
+def _store_evidence(store: Store) -> StoreEvidence:
+    journal = _journal(store, STORE)
+    probes = {
+        (event.run_id, event.step, event.attempt)
+        for _, event in journal
+        if isinstance(event, events.BreakerProbed)
+    }
+    endings: dict[tuple[str, str, int], list[tuple[float, str]]] = {}
+    for run_id in {probe[0] for probe in probes}:
+        for stored, event in _journal(store, run_id):
+            if isinstance(event, ENDINGS):
+                probe = (run_id, str(stored.key), event.attempt)
+                endings.setdefault(probe, []).append((stored.at, stored.kind))
+    return StoreEvidence(journal, endings)
+
+
+def check_all(
+    url: str,
+    run_id: str,
+    effects: str | Path | None = None,
+    *,
+    attempts: Mapping[str, int] | None = None,
+    estimates_hold: bool = False,
+) -> Evidence:
+    """Run every checker over a run that nobody executes at the moment, and over what concerns the
+    store as a whole.
+
+    Args:
+        attempts, estimates_hold: see `Evidence`.
+    """
+    seen = replace(
+        gather_evidence(url, run_id, effects),
+        attempts=attempts or {},
+        estimates_hold=estimates_hold,
+    )
     problems = [problem for check in CHECKERS for problem in check(seen)]
     for verdict in outlast.Client(url).verify(run_id):
         if not verdict.ok:
@@ -316,6 +369,12 @@ CHECKERS = (
     projection_fits_the_journal,
     turns_are_saved_once_and_in_order,
     the_end_is_the_end,
+    guardrail_checkers.attempts_stay_below_their_limit,
+    guardrail_checkers.account_is_the_fold_of_its_journal,
+    guardrail_checkers.limits_hold,
+    guardrail_checkers.breakers_keep_their_rules,
+    guardrail_checkers.the_store_has_one_chain,
+    guardrail_checkers.refused_calls_open_nothing,
 )
 
 

@@ -4,6 +4,7 @@ from outlast.api.ambient import (
     Current,
     LogFilter,
     as_completed,
+    charge,
     current,
     idempotency_key,
     now,
@@ -16,17 +17,20 @@ from outlast.api.client import Client, Failed
 from outlast.api.decorators import Step, Workflow, step, workflow
 from outlast.api.loops import turns
 from outlast.api.running import execute, run, submit
+from outlast.breakers import BreakerView
 from outlast.engine.spec import Settings
 from outlast.engine.turns import Turns
 from outlast.engine.waits import Pending
 from outlast.errors import (
     BodyCancelled,
+    BreakerOpen,
     InDoubt,
     LostRun,
     NoRunContext,
     NotDone,
     NotStorable,
     OutlastError,
+    OutlastWarning,
     OutsideRun,
     RunFailed,
     RunHeld,
@@ -40,20 +44,32 @@ from outlast.errors import (
     StepTimeout,
     StopRun,
     StoreError,
+    Terminal,
+    Transient,
     UnknownRun,
     Unreadable,
     UsageError,
 )
+from outlast.policy.breaker import Breaker
+from outlast.policy.budget import Budget
+from outlast.policy.cost import Cost
+from outlast.policy.faults import Fault
 from outlast.policy.retry import Retry
-from outlast.records import Done, Outcome, RunView, StepView, StoredEvent, Unknown
+from outlast.records import Done, Outcome, RunView, StepView, StoredEvent, Unknown, Usage
 from outlast.verification import Verdict
 
 __all__ = [
     "BodyCancelled",
+    "Breaker",
+    "BreakerOpen",
+    "BreakerView",
+    "Budget",
     "Client",
+    "Cost",
     "Current",
     "Done",
     "Failed",
+    "Fault",
     "InDoubt",
     "LogFilter",
     "LostRun",
@@ -62,6 +78,7 @@ __all__ = [
     "NotStorable",
     "Outcome",
     "OutlastError",
+    "OutlastWarning",
     "OutsideRun",
     "Pending",
     "Retry",
@@ -82,14 +99,18 @@ __all__ = [
     "StopRun",
     "StoreError",
     "StoredEvent",
+    "Terminal",
+    "Transient",
     "Turns",
     "Unknown",
     "UnknownRun",
     "Unreadable",
+    "Usage",
     "UsageError",
     "Verdict",
     "Workflow",
     "as_completed",
+    "charge",
     "current",
     "execute",
     "idempotency_key",

@@ -22,7 +22,13 @@ Exception
     ├── InDoubt                  a `once` step may or may not have happened
     ├── StepTimeout              an attempt took longer than its timeout
     ├── BodyCancelled            something that a step awaited was cancelled by somebody else
-    └── NotDone                  raised *by a tool*: "this certainly did not happen"
+    ├── BreakerOpen              a step was not called, since its breaker is open
+    ├── NotDone                  raised *by a tool*: "this certainly did not happen"
+    ├── Terminal                 raised *by a tool*: "trying again is of no use"
+    └── Transient                raised *by a tool*: "try again, perhaps after so many seconds"
+
+UserWarning
+└── OutlastWarning               something works, and probably not as it was meant
 
 BaseException
 └── StopRun                      unwinds a workflow that must stop; never catch it
@@ -206,12 +212,51 @@ class BodyCancelled(OutlastError):
     """A step failed since something it awaited was cancelled, though nobody cancelled the step."""
 
 
+class BreakerOpen(OutlastError):
+    """A step was not called: its breaker is open, since the tool failed too often lately.
+
+    Attributes:
+        name: of the breaker.
+        until: when the tool may be tried again, in seconds since the epoch.
+        fault: what the tool's last failure was.
+    """
+
+    def __init__(self, name: str, until: float, fault: str) -> None:
+        super().__init__(name, until, fault)
+        self.name = name
+        self.until = until
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return f"breaker {self.name} is open, the call was not made; last fault: {self.fault}"
+
+
+class Terminal(OutlastError):
+    """A tool raises it to say that trying again is of no use."""
+
+
+class Transient(OutlastError):
+    """A tool raises it to say that trying again may help.
+
+    Attributes:
+        retry_after: seconds to leave it alone; None if it does not matter.
+    """
+
+    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class NotDone(OutlastError):
     """ "This certainly did not happen."
 
     A `once` step raises it to say that its effect did not take place; a reconcile function
     returns it to say so afterwards.
     """
+
+
+class OutlastWarning(UserWarning):
+    """Something works, and probably not as it was meant."""
 
 
 class StopRun(BaseException):

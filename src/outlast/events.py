@@ -9,12 +9,14 @@ from typing import ClassVar, Literal
 import msgspec
 from msgspec import Raw
 
-from outlast.records import Effect, HoldReason, Identity, Source
-
-NOTHING = Raw(b"null")
-
-ABSENT = Raw(b"")
-"""Stands for a value that is not there: msgspec reads no `Raw | None`."""
+from outlast.event_parts import ABSENT as ABSENT
+from outlast.event_parts import NOTHING as NOTHING
+from outlast.event_parts import SETTLED as SETTLED
+from outlast.event_parts import ErrorRecord as ErrorRecord
+from outlast.event_parts import Forked as Forked
+from outlast.event_parts import Repeat as Repeat
+from outlast.event_parts import TurnField as TurnField
+from outlast.records import Effect, HoldReason, Identity, Source, Usage
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,56 +50,6 @@ def _escaped(value: msgspec.Struct) -> msgspec.Struct:
 def escape_surrogates(text: str) -> str:
     """Text that UTF-8 can hold: a lone surrogate becomes its backslash escape."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An exception as stored.
-
-    Attributes:
-        type: qualified name of its class.
-        message: its text.
-        fault: its fault class.
-        rebuild: class, args and attributes by which an equal exception can be made; ABSENT if that
-            is not possible, and the workflow then sees `StepFailed`.
-        traceback: the original traceback as text.
-    """
-
-    type: str
-    message: str
-    fault: str
-    rebuild: Raw = ABSENT
-    traceback: str = ""
-
-
-SETTLED = "settled"
-"""The type of the error that a step gets which an operator lets fail."""
-
-
-class Forked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the copied events of a forked run come from.
-
-    Attributes:
-        run_id, uid: the source; `seq` and `head` (hexadecimal) are its last event as it was then.
-        step: the key from which on nothing was copied, or `@end`.
-        seed: what random values follow from: the uid of the first run that was forked. Copied
-            calls were made with values of that run.
-        patience: see `history.Past`, for the copied cancellations.
-        sources: where the workflow was found before.
-        unfinished: keys of calls that had not ended and are made again, though others that began
-            after them were copied.
-        by: who forked it.
-    """
-
-    run_id: str
-    uid: str
-    seq: int
-    head: str
-    step: str
-    seed: str
-    patience: float = 0.0
-    sources: list[Source] = []
-    unfinished: list[str] = []
-    by: str = ""
 
 
 class RunCreated(Event, frozen=True):
@@ -161,6 +113,18 @@ class RunAccepted(Event, frozen=True):
     by: str = ""
 
 
+class RunBudgeted(Event, frozen=True):
+    """The run's limits, as JSON (`policy.budget.Limits`): `declared` by the code, which may have
+    changed since, or `added` by an operator. `charged`: what an operator says that something of
+    unknown cost has cost."""
+
+    kind = "run.budgeted"
+    declared: Raw = ABSENT
+    added: Raw = ABSENT
+    charged: Usage | None = None
+    by: str = ""
+
+
 class RunPatched(Event, frozen=True):
     """What `outlast.patched(name)` answers in this run, from its first question on."""
 
@@ -218,6 +182,23 @@ class StepStarted(Event, frozen=True):
     alias: str = ""
 
 
+class StepRefused(Event, frozen=True):
+    """An attempt did not open, since a breaker was open; it counts as a call and not as an
+    attempt. The workflow got `error`, or it is tried again at `retry_at`. The other fields are as
+    in `StepStarted`, which may be missing."""
+
+    kind = "step.refused"
+    breaker: str
+    until: float
+    fault: str = ""
+    error: ErrorRecord | None = None
+    retry_at: float | None = None
+    effect: Effect = "assumed"
+    digest: str = ""
+    preview: str = ""
+    site: str = ""
+
+
 class StepCompleted(Event, frozen=True):
     """An attempt returned."""
 
@@ -228,13 +209,27 @@ class StepCompleted(Event, frozen=True):
 
 class StepFailed(Event, frozen=True):
     """An attempt failed and this is known. `final`: the workflow got the error. Otherwise another
-    attempt may start at `retry_at`."""
+    attempt may start at `retry_at`, after a wait of `wait` seconds. `inner` names a client library
+    that had tried again by itself."""
 
     kind = "step.failed"
     attempt: int
     error: ErrorRecord
     final: bool
     retry_at: float | None = None
+    wait: float | None = None
+    inner: str = ""
+
+
+class StepCharged(Event, frozen=True):
+    """What an attempt costs: reported by its body while it runs, or settled with its end. Of what
+    is not known, `unknown` says why."""
+
+    kind = "step.charged"
+    attempt: int
+    cost: Usage
+    unknown: str = ""
+    settled: bool = False
 
 
 class StepInterrupted(Event, frozen=True):
@@ -291,23 +286,17 @@ class StepLate(Event, frozen=True):
     error: ErrorRecord | None = None
 
 
-class TurnField(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One field of a turn's record: its whole value, or what was appended to the last one."""
-
-    value: Raw = ABSENT
-    tail: Raw = ABSENT
-
-
 class TurnSaved(Event, frozen=True):
     """State at the start of turn `turn` of the loop named by the key. A field that is left out is
     unchanged since the event before; with `full`, no earlier event is needed. Those have the loop's
-    `site`, so that it is among what a resume reads."""
+    `site`, so that it is among what a resume reads. `repeats`: by the names of the tools."""
 
     kind = "turn.saved"
     turn: int
     fields: dict[str, TurnField]
     full: bool = True
     site: str = ""
+    repeats: dict[str, Repeat] = {}
 
 
 class TimerSet(Event, frozen=True):
@@ -333,6 +322,60 @@ class ValueRecorded(Event, frozen=True):
     name: str
     value: Raw
     site: str = ""
+
+
+class BreakerOpened(Event, frozen=True):
+    """Of the store as a whole, as the next ones: the breaker named by the key let nobody through
+    from now on, until `until`. `trips` so far, without a success in between; the failure of step
+    `step` was the last one."""
+
+    kind = "breaker.opened"
+    until: float
+    trips: int
+    fault: str = ""
+    run_id: str = ""
+    step: str = ""
+
+
+class BreakerProbed(Event, frozen=True):
+    """An attempt took one of the places of a half-open breaker."""
+
+    kind = "breaker.probed"
+    run_id: str
+    step: str
+    attempt: int
+
+
+class BreakerClosed(Event, frozen=True):
+    """The attempts that were let through succeeded."""
+
+    kind = "breaker.closed"
+    run_id: str = ""
+    step: str = ""
+
+
+class BreakerReset(Event, frozen=True):
+    """An operator closed it."""
+
+    kind = "breaker.reset"
+    by: str = ""
+
+
+class BreakerTripped(Event, frozen=True):
+    """An operator opened it."""
+
+    kind = "breaker.tripped"
+    until: float
+    by: str = ""
+
+
+class BreakerDeclared(Event, frozen=True):
+    """The settings of a breaker, as JSON (`policy.breaker.Breaker`), and the step that has them:
+    the first ones, or new ones after a change of the code."""
+
+    kind = "breaker.declared"
+    settings: Raw
+    step: str
 
 
 ALL: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__()}

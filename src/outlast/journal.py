@@ -8,7 +8,7 @@ once another process has claimed the run. *Commands* (control.py) depend on the 
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal, cast
+from typing import Literal, Protocol, cast
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +29,9 @@ from outlast.store.base import Row, Tx
 GENESIS = b"\0" * 32
 """Head of a journal that has no event yet."""
 
+STORE = "@store"
+"""In place of a run's id in the events that concern the store as a whole. No run has this id."""
+
 ACTIVE: frozenset[str] = frozenset({"running", "waiting"})
 
 
@@ -45,6 +48,18 @@ def idempotency_key(uid: str, key: str, variant: int = 0) -> str:
     see `StepStarted`)."""
     name = f"{uid}\n{key}\n{variant}" if variant else f"{uid}\n{key}"
     return hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+class Along(Protocol):
+    """Something that is written in the same transaction as events of a run."""
+
+    def check(self, tx: Tx) -> None:
+        """Raise an OutlastError to refuse the whole write. Nothing is written yet."""
+        ...
+
+    def apply(self, tx: Tx) -> None:
+        """Write, behind the events. May be called again after a rollback, as `check` may be."""
+        ...
 
 
 class Lease(Struct, frozen=True):
@@ -154,6 +169,21 @@ def extend(tx: Tx, run_id: str, epoch: int, at: float, entries: Sequence[Entry])
     return seq
 
 
+def extend_store(tx: Tx, at: float, entries: Sequence[Entry]) -> None:
+    """Append events that concern the store as a whole, in a chain of their own."""
+    known = tx.memo.get(STORE)
+    if known is None:
+        rows = tx.run("store_tail", run_id=STORE)
+        known = rows[0] if rows else (0, GENESIS)
+    seq, head = cast(tuple[int, bytes], known)
+    for entry in entries:
+        seq += 1
+        kind, key, data = entry.event.kind, entry.key, entry.event.encode()
+        head = link(head, STORE, seq, kind, key, at, 0, data)
+        tx.append((STORE, seq, kind, key, data, at, 0, head))
+    tx.memo[STORE] = (seq, head)
+
+
 def copy(tx: Tx, run_id: str, rows: Sequence[StoredEvent]) -> None:
     """Append events of another run behind the first one of a new run, in the new run's chain. They
     keep their own times."""
@@ -204,6 +234,7 @@ class OwnerWrite(Struct, frozen=True):
             may come in another order than the changes that they tell of.
         lease: renewed in the same transaction, if given.
         release: the owner lets go of the run.
+        along: what is written with it, or refuses it.
     """
 
     run_id: str
@@ -215,6 +246,7 @@ class OwnerWrite(Struct, frozen=True):
     lease: Lease | None = None
     release: bool = False
     standing: Callable[[], Becomes] | None = None
+    along: tuple[Along, ...] = ()
 
     def apply(self, tx: Tx) -> int:
         """Append; returns the last sequence number.
@@ -222,6 +254,7 @@ class OwnerWrite(Struct, frozen=True):
         Raises:
             LostRun: another process has claimed the run.
             RunMoved: the run's status does not allow this write.
+            OutlastError: see `Along.check`.
         """
         tail = tail_of(tx, self.run_id)
         if tail is None:
@@ -235,7 +268,11 @@ class OwnerWrite(Struct, frozen=True):
         moved = tail.status not in ACTIVE
         if moved and (self.mode == "open" or tail.status != "held"):
             raise RunMoved(self.run_id, tail.status)
+        for item in self.along:
+            item.check(tx)
         last = extend(tx, self.run_id, self.epoch, self.at, self.entries)
+        for item in self.along:
+            item.apply(tx)
         if any(_must_not_vanish(entry.event) for entry in self.entries):
             check_seal(tx, self.run_id)
             tx.run("seal", run_id=self.run_id)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from outlast.budgets import Declared, Redeclare, create_account, load_account
 from outlast.errors import RunMismatch, UnknownRun
 from outlast.events import Forked, RunClaimed, RunCreated, RunResumed
 from outlast.journal import (
@@ -26,17 +27,19 @@ from outlast.journal import (
     tail_of,
     to_run,
 )
+from outlast.policy.budget import Account, Budget
 from outlast.records import FINAL, Identity, RunRow, Source
 from outlast.store.base import Tx
 from outlast.world import World
 
-RETRYABLE_HOLDS = frozenset({"in-doubt", "diverged", "unreadable"})
+RETRYABLE_HOLDS = frozenset({"in-doubt", "over-budget", "diverged", "unreadable"})
 """Holds whose cause is looked at again by a plain new start: nothing runs on a guess meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """What a run is made from. `args` is the codec's form of the bound arguments."""
+    """What a run is made from. `args` is the codec's form of the bound arguments; without a
+    `budget` the run has no account."""
 
     run_id: str
     workflow: str
@@ -45,6 +48,7 @@ class NewRun:
     source: Source | None = None
     tags: dict[str, str] = field(default_factory=dict)
     preview: str = ""
+    budget: Declared | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Claimed:
     Attributes:
         crash: its owner before us died or stalled while it worked on it.
         loop: the turn loop that it stands in; `loop_since`: see `journal.extend`.
+        account: what it may spend and has spent; None without a budget.
     """
 
     row: RunRow
@@ -62,6 +67,7 @@ class Claimed:
     crash: bool
     loop: str | None
     loop_since: int
+    account: Account | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,11 @@ class Create:
             library=self.library,
             forked=self.forked,
         )
-        extend(tx, new.run_id, 0, self.at, [Entry(event)])
+        entries = [Entry(event)]
+        if new.budget is not None:
+            create_account(tx, new.run_id, new.budget.budget, override=new.budget.override)
+            entries.append(Entry(new.budget.event()))
+        extend(tx, new.run_id, 0, self.at, entries)
         return self._row(tx), True
 
     def _row(self, tx: Tx) -> RunRow:
@@ -212,6 +222,7 @@ class Claim:
         resume: an operator asked for it, so any hold is lifted and crash counts start again.
         source: where the workflow was found now, which the run remembers; None if it has no place
             of its own.
+        budget: what the code at hand, or whoever starts the run, says that it may spend.
     """
 
     run_id: str
@@ -224,6 +235,7 @@ class Claim:
     create: Create | None = None
     resume: bool = False
     source: Source | None = None
+    budget: Declared | None = None
 
     def apply(self, tx: Tx) -> Claimed | Refused:
         """Claim, create or refuse.
@@ -252,6 +264,8 @@ class Claim:
         entries = [Entry(RunClaimed(self.owner, row.owner, crash, moved))]
         if self.resume and row.status == "held":
             entries.insert(0, Entry(RunResumed()))
+        account, news = self._account(tx, created)
+        entries += news
         epoch = row.epoch + 1
         extend(tx, row.run_id, epoch, self.at, entries)
         put_status(tx, row.run_id, Becomes("running"))
@@ -259,11 +273,30 @@ class Claim:
         if moved is not None:
             tx.run("set_source", run_id=row.run_id, source=msgspec.json.encode(moved).decode())
         if self.create is not None and created:
-            return Claimed(self._ours(row, tx), self.create.new.args, created, crash, None, 0)
+            args = self.create.new.args
+            return Claimed(self._ours(row, tx), args, created, crash, None, 0, account)
         ((args, loop, since),) = cast(
             list[tuple[bytes, str | None, int]], tx.run("read_claimed", run_id=row.run_id)
         )
-        return Claimed(self._ours(row, tx), args, created, crash, loop, since)
+        return Claimed(self._ours(row, tx), args, created, crash, loop, since, account)
+
+    def _account(self, tx: Tx, created: bool) -> tuple[Account | None, list[Entry]]:
+        """The run's account under the budget that counts now, and the event of a change."""
+        if created and self.budget is None:
+            return None, []
+        known = load_account(tx, self.run_id)
+        said = self.budget
+        if known is None and said is None:
+            return None, []
+        if known is None and said is not None:
+            account = create_account(tx, self.run_id, said.budget, override=said.override)
+            return account, [Entry(said.event())]
+        assert known is not None
+        said = said or Declared(Budget())  # the code has no budget any more
+        change = Redeclare(self.run_id, said.budget, said.override)
+        change.apply(tx)
+        changed = change.result is not known
+        return change.result, [Entry(said.event())] if changed else []
 
     def _ours(self, row: RunRow, tx: Tx) -> RunRow:
         """The row as it stands in the store now."""

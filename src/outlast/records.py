@@ -1,6 +1,7 @@
 """The nouns every layer shares: statuses, identities, outcomes. Frozen, without behaviour."""
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ Status = Literal["queued", "running", "waiting", "held", "completed", "failed", 
 FINAL: frozenset[Status] = frozenset({"completed", "failed", "killed"})
 
 HoldReason = Literal[
-    "paused", "in-doubt", "over-budget", "diverged", "crash-loop", "stuck", "unreadable"
+    "paused", "in-doubt", "over-budget", "diverged", "crash-loop", "looping", "stuck", "unreadable"
 ]
 
 Effect = Literal["read", "idempotent", "once", "assumed"]
@@ -43,6 +44,20 @@ class Identity(msgspec.Struct, frozen=True):
     pid: int
     started: int
     nonce: str
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What something costs.
+
+    Attributes:
+        usd: US dollars.
+        tokens: tokens of a model, in and out together.
+
+    None is not known, which is not nothing.
+    """
+
+    usd: Decimal | None = None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +148,12 @@ class StepView:
         unmeasured: attempts whose process died, so that nobody knows how long they took; they
             count nothing in `worked`.
         repeated: an undeclared step was tried again, so it may have happened twice.
+        refusals: how often a breaker did not let it be called.
+        inner: a client library beneath it that tried again by itself, on top of `attempts`.
+        cost: what its attempts have cost; None if nothing was charged for it.
+        fault_reason: why its last error is of the class `fault`, in words.
+        breaker: name of the breaker that did not let it be called the last time; empty if it was.
+        retry_at: when it is tried again, in seconds since the epoch; None unless it waits for that.
         reconciled: what its reconcile function answered, such as `done`, or what an operator
             decided, such as `settled done by ann`.
     """
@@ -152,6 +173,12 @@ class StepView:
     reconciled: str | None = None
     worked: float = 0.0
     unmeasured: int = 0
+    refusals: int = 0
+    inner: str = ""
+    cost: Usage | None = None
+    fault_reason: str = ""
+    breaker: str = ""
+    retry_at: float | None = None
 
     @property
     def let_fail(self) -> bool:
@@ -170,6 +197,34 @@ class StepView:
 
 
 @dataclass(frozen=True, slots=True)
+class Spending:
+    """What a run may spend and has spent, in numbers.
+
+    Attributes:
+        limits: by what is limited (`usd`, `tokens`, `calls`, `steps`, `turns`, `seconds`), as
+            declared and with what operators added; an infinite `usd` allows any amount.
+        left: what may still be spent or set aside, likewise.
+        settled: what was spent, as far as it is known; `reserved` is set aside for attempts under
+            way.
+        calls, steps, turns, seconds: how many there were.
+        unknown: which costs could not be told and why, in words, the first of them;
+            `unknown_usd`, `unknown_tokens`: how many there are.
+    """
+
+    limits: dict[str, Decimal | int | float]
+    left: dict[str, Decimal | int | float]
+    settled: Usage
+    reserved: Usage
+    calls: int
+    steps: int
+    turns: int
+    seconds: float
+    unknown: list[str]
+    unknown_usd: int
+    unknown_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """A run as an operator sees it.
 
@@ -182,6 +237,9 @@ class RunView:
         turn: the last saved turn of an agent loop, counted as in keys: 3 is the turn of `x#0.t3.1`.
         finished: how many steps have completed.
         held_at: key of the step that a held run is held for, if it is for one.
+        fix: what lets a held run go on, in words, if something was said.
+        budget: what its budget allows still, in words, a line for each limit and each unknown cost;
+            `spending`: the same in numbers. Empty and None without a budget, and in a list.
         forked_from: the run that this one is a fork of; `forked_at`: the step from which on
             nothing was copied. Only with steps.
         steps: all steps; empty in a list of runs.
@@ -213,3 +271,6 @@ class RunView:
     forked_at: str | None = None
     steps: list[StepView] = field(default_factory=list)
     damaged: str | None = None
+    fix: str | None = None
+    budget: list[str] = field(default_factory=list)
+    spending: Spending | None = None

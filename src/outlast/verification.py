@@ -1,13 +1,14 @@
 """Whether a journal is what was once written: for who asks, and before it is decided about."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from outlast import events
 from outlast.errors import StoreError
 from outlast.journal import (
     GENESIS,
+    STORE,
     check_seal,
     first_altered,
     relink,
@@ -54,9 +55,10 @@ def _damaged(row: RunRow, what: str) -> StoreError:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What `verify` found in one run's journal.
+    """What `verify` found in one run's journal, or in that of the store as a whole.
 
     Attributes:
+        run_id: the run, or `@store`.
         ok: the chain is intact, and ends where the run says it does.
         events: how many events were checked.
         head: hash of the last intact event, in hexadecimal.
@@ -73,7 +75,8 @@ class Verdict:
 
 
 def verify_all(store: Store) -> list[Verdict]:
-    """`verify_run` for every run, newest first; a row that cannot be read is a finding too."""
+    """`verify_run` for every run, newest first; a row that cannot be read is a finding too. Behind
+    them `verify_store`, if something concerned the store as a whole."""
     verdicts = []
     for raw in store.read("list_runs", status=None, workflow=None, limit=-1):
         try:
@@ -82,7 +85,8 @@ def verify_all(store: Store) -> list[Verdict]:
             verdicts.append(Verdict(str(raw[0]), False, 0, "", str(problem)))
         else:
             verdicts.append(verify_run(store, row))
-    return verdicts
+    whole = verify_store(store)
+    return verdicts if whole.ok and not whole.events else [*verdicts, whole]
 
 
 def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
@@ -92,30 +96,53 @@ def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
         row: the run's row. Its journal is read afterwards, so newer events may follow.
         head: a hash kept elsewhere that the chain must contain.
     """
-    previous, expected = GENESIS, 1
-    found = head is None
     ((sealed_seq, sealed_head),) = store.read("read_seal", run_id=row.run_id)
-    sealed = sealed_head is None
     journal = read_events(store, row.run_id)
-    for event in journal:
-        if event.seq != expected:
-            return _broken(row, expected, previous, f"event {expected} is missing")
-        own = relink(previous, event)
-        if own != event.hash:
-            return _broken(row, event.seq, previous, f"event {event.seq} was altered")
-        found = found or own == head
-        if event.seq == sealed_seq:
-            sealed = own == sealed_head
-        previous, expected = own, expected + 1
+    verdict = _verify_chain(row.run_id, journal)
+    if not verdict.ok:
+        return verdict
     problem = _row_problem(store, row, journal)
-    if sealed and problem:
-        return _broken(row, expected, previous, problem)
+    sealed = sealed_head is None or any(
+        event.seq == sealed_seq and event.hash == sealed_head for event in journal
+    )
     if not sealed:
-        said = f"event {sealed_seq!r} is not the one that the run's row names"
-        return _broken(row, expected, previous, said)
-    if not found:
-        return _broken(row, expected, previous, "the given head hash is not in this journal")
-    return Verdict(row.run_id, True, expected - 1, previous.hex())
+        problem = f"event {sealed_seq!r} is not the one that the run's row names"
+    return _with_head(verdict if problem is None else _wrong(verdict, problem), journal, head)
+
+
+def verify_store(store: Store, head: bytes | None = None) -> Verdict:
+    """Recompute the hash chain of what concerned the store as a whole. Whether its end was cut off
+    can be told only with a hash of before.
+
+    Args:
+        head: a hash kept elsewhere that the chain must contain.
+    """
+    journal = read_events(store, STORE)
+    return _with_head(_verify_chain(STORE, journal), journal, head)
+
+
+def _verify_chain(run_id: str, journal: Sequence[StoredEvent]) -> Verdict:
+    """Whether each event is what it was when the next one was appended."""
+    previous, expected = GENESIS, 1
+    for event in journal:
+        own = relink(previous, event)
+        if event.seq != expected or own != event.hash:
+            what = "is missing" if event.seq != expected else "was altered"
+            said = f"event {expected} {what}"
+            return Verdict(run_id, False, expected - 1, previous.hex(), said, expected)
+        previous, expected = own, expected + 1
+    return Verdict(run_id, True, expected - 1, previous.hex())
+
+
+def _with_head(verdict: Verdict, journal: Sequence[StoredEvent], head: bytes | None) -> Verdict:
+    if not verdict.ok or head is None or any(event.hash == head for event in journal):
+        return verdict
+    return _wrong(verdict, "the given head hash is not in this journal")
+
+
+def _wrong(verdict: Verdict, problem: str) -> Verdict:
+    """Its chain is intact, and does not fit what else is known."""
+    return replace(verdict, ok=False, problem=problem, seq=verdict.events + 1)
 
 
 ENDS = {"run.completed": "completed", "run.failed": "failed", "run.killed": "killed"}
@@ -134,7 +161,3 @@ def _row_problem(store: Store, row: RunRow, journal: Sequence[StoredEvent]) -> s
     if (ends[-1] if ends else None) != (row.status if row.status in FINAL else None):
         return f"the run's row was altered: it says {row.status}, the journal does not"
     return None
-
-
-def _broken(row: RunRow, seq: int, head: bytes, problem: str) -> Verdict:
-    return Verdict(row.run_id, False, seq - 1, head.hex(), problem, seq)

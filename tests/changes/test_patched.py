@@ -136,7 +136,7 @@ def test_a_turn_that_had_not_begun_takes_the_new_way(shop: Workshop) -> None:
     asked: list[bool] = []
     asks = False
 
-    @workflow(name="loop")
+    @workflow(name="loop", max_repeats=None)
     async def loop() -> int:
         async for turn in outlast.turns(n=0, max=300):
             if asks:

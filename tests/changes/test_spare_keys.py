@@ -186,7 +186,7 @@ def test_a_key_taken_over_in_a_turn_that_is_skipped_is_not_given_out_again(
 ) -> None:
     desk, extra = Desk(bodies), False
 
-    @workflow(name="loop")
+    @workflow(name="loop", max_repeats=None)
     async def loop() -> None:
         async for turn in turns(n=0):
             await desk.look(turn.n)

@@ -2,16 +2,23 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
+import msgspec
 import pytest
+from msgspec import Raw, structs
 
 from outlast import events
 from outlast.events import NOTHING, ErrorRecord, Event
-from outlast.journal import idempotency_key
+from outlast.journal import GENESIS, STORE, idempotency_key, link
+from outlast.policy.breaker import Breaker
+from outlast.policy.budget import Account, Limits
+from outlast.policy.budget.account import Open
 from outlast.records import Effect as Kind
-from outlast.records import Identity, RunRow, StoredEvent
-from tests import checkers
+from outlast.records import Identity, RunRow, StoredEvent, Usage
+from tests import checkers, guardrail_checkers
 from tests.checkers import Effect, Evidence
+from tests.guardrail_checkers import StoreEvidence
 
 Check = Callable[[Evidence], Iterator[str]]
 
@@ -153,3 +160,173 @@ def test_a_body_that_should_not_have_run_is_found(effects: list[Effect]) -> None
 def test_a_row_that_does_not_fit_is_found(row: RunRow) -> None:
     seen = evidence([CLAIMED, ENDED])
     assert list(checkers.projection_fits_the_journal(replace(seen, row=row)))
+
+
+# ---- attempts, budgets and breakers
+
+
+REFUSED = events.StepRefused("tool", 1.0, error=ERROR)
+WAITS = events.StepRefused("tool", 1.0, retry_at=2.0)
+BUDGETED = events.RunBudgeted(declared=Raw(b"{}"))
+CENT = Usage(Decimal("0.01"), 5)
+SPENT = Account(Limits(), settled=CENT, calls=2, steps=1)
+
+
+def charged(cost: Usage, *, settled: bool = True) -> Event:
+    return events.StepCharged(1, cost, settled=settled)
+
+
+def with_account(
+    journal: Sequence[Event | tuple[Event, int]], account: Account | None
+) -> list[str]:
+    seen = replace(evidence(journal), account=account, estimates_hold=True)
+    return [
+        *guardrail_checkers.account_is_the_fold_of_its_journal(seen),
+        *guardrail_checkers.limits_hold(seen),
+    ]
+
+
+PAID: list[Event] = [
+    BUDGETED,
+    CLAIMED,
+    started(1),
+    charged(CENT, settled=False),
+    charged(CENT),
+    failed(1),
+    started(2),
+    COMPLETED,
+]
+
+
+def test_an_account_that_tells_what_its_journal_tells_passes() -> None:
+    assert with_account(PAID, structs.replace(SPENT, declared=Limits(Decimal("0.01"), 5))) == []
+    assert with_account([CLAIMED, started(1), COMPLETED], None) == []
+    # An operator gave it one beside a process, which learns of that with its next claim.
+    topped_up = events.RunBudgeted(added=Raw(b"{}"))
+    assert with_account([CLAIMED, started(1), topped_up, started(2)], Account(Limits())) == []
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        None,
+        structs.replace(SPENT, settled=Usage(Decimal("0.02"), 5)),
+        structs.replace(SPENT, settled=Usage(Decimal("0.01"), 0)),
+        structs.replace(SPENT, calls=1),
+        structs.replace(SPENT, steps=2),
+        structs.replace(SPENT, turns=1),
+        structs.replace(SPENT, open={"run\npay#0\n2": Open("pay")}),
+        structs.replace(SPENT, declared=Limits(calls=1)),
+        structs.replace(SPENT, declared=Limits(usd=Decimal("0.009"))),
+        structs.replace(SPENT, declared=Limits(usd=Decimal(1), tokens=4)),
+    ],
+    ids=[
+        "no account",
+        "dollars",
+        "tokens",
+        "calls",
+        "steps",
+        "turns",
+        "open",
+        "too many calls",
+        "too dear",
+        "too many tokens",
+    ],
+)
+def test_an_account_that_does_not_fit_is_found(account: Account | None) -> None:
+    if account is not None and account.declared == Limits():
+        account = structs.replace(account, declared=Limits(Decimal(1), 100))
+    assert with_account(PAID, account)
+
+
+def test_too_many_attempts_are_found() -> None:
+    journal = [started(1), failed(1), started(2), failed(2), started(3), failed(3, final=True)]
+    check = guardrail_checkers.attempts_stay_below_their_limit
+    assert list(check(replace(evidence(journal), attempts={"pay": 3}))) == []
+    assert list(check(replace(evidence(journal), attempts={"pay": 2})))
+    died = [started(1), INTERRUPTED, started(2), failed(2), started(3), failed(3, final=True)]
+    assert list(check(replace(evidence(died), attempts={"pay": 3}))) == []
+    assert list(check(replace(evidence(died), attempts={"pay": 2})))
+
+
+@pytest.mark.parametrize(
+    "journal", [[REFUSED, started(1)], [events.StepRefused("tool", 1.0)]], ids=["goes on", "ends?"]
+)
+def test_a_refusal_that_refuses_nothing_is_found(journal: list[Event]) -> None:
+    assert list(guardrail_checkers.refused_calls_open_nothing(evidence(journal)))
+    fine = evidence([WAITS, REFUSED])
+    assert list(guardrail_checkers.refused_calls_open_nothing(fine)) == []
+
+
+def of_store(*happened: Event) -> StoreEvidence:
+    """The store's journal about one breaker, an event a second."""
+    journal, head = [], GENESIS
+    for seq, event in enumerate(happened, start=1):
+        row = (STORE, seq, event.kind, "tool", float(seq), 0, event.encode())
+        head = link(head, *row)
+        stored = StoredEvent(STORE, seq, event.kind, "tool", row[6], row[4], 0, head)
+        journal.append((stored, event))
+    return StoreEvidence(journal)
+
+
+def probed(key: str) -> Event:
+    return events.BreakerProbed("run", key, 1)
+
+
+OPENED = events.BreakerOpened(0.0, 1)
+CLOSED = events.BreakerClosed()
+TWO = events.BreakerDeclared(Raw(msgspec.json.encode(Breaker("tool", probes=2))), "tool")
+
+
+def of_breaker(store: StoreEvidence, **endings: list[tuple[float, str]]) -> list[str]:
+    store = replace(store, endings={("run", key, 1): ends for key, ends in endings.items()})
+    seen = replace(evidence([CLAIMED, ENDED]), store=store)
+    return [
+        *guardrail_checkers.breakers_keep_their_rules(seen),
+        *guardrail_checkers.the_store_has_one_chain(seen),
+    ]
+
+
+def test_breakers_that_keep_their_rules_pass() -> None:
+    assert of_breaker(of_store(OPENED, probed("a"), OPENED, probed("b"), CLOSED, OPENED)) == []
+    one_after_the_other = of_store(OPENED, probed("a"), probed("b"), CLOSED)
+    assert of_breaker(one_after_the_other, a=[(2.5, "step.failed")]) == []
+    assert of_breaker(one_after_the_other, a=[(9.0, "step.interrupted")]) == []
+    two = of_store(TWO, OPENED, probed("a"), probed("b"), CLOSED)
+    assert of_breaker(two, a=[(5.0, "step.completed")], b=[(5.0, "step.completed")]) == []
+    assert of_breaker(of_store(events.BreakerTripped(9.0), events.BreakerReset(), OPENED)) == []
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        of_store(OPENED, OPENED),
+        of_store(OPENED, CLOSED),
+        of_store(events.BreakerTripped(9.0), OPENED),
+        of_store(CLOSED),
+        of_store(probed("a")),
+        of_store(OPENED, probed("a"), CLOSED, probed("b")),
+        of_store(OPENED, probed("a"), probed("b"), CLOSED),
+        of_store(TWO, OPENED, probed("a"), probed("b"), probed("c")),
+    ],
+    ids=[
+        "a late failure opens it again",
+        "nobody tried",
+        "opened beside an operator",
+        "closed twice",
+        "a probe of a closed one",
+        "a probe after the end",
+        "two at a time",
+        "three at a time",
+    ],
+)
+def test_breakers_that_break_their_rules_are_found(store: StoreEvidence) -> None:
+    late = [(9.0, "step.completed")]
+    assert of_breaker(store, a=late, b=late, c=late)
+
+
+def test_a_gap_or_a_change_in_the_stores_journal_is_found() -> None:
+    (first, one), (second, two) = of_store(OPENED, events.BreakerReset()).journal
+    assert of_breaker(StoreEvidence([(second, two)]))
+    altered = structs.replace(second, data=b'{"by":"somebody else"}')
+    assert of_breaker(StoreEvidence([(first, one), (altered, two)]))

@@ -91,14 +91,15 @@ def test_another_result_or_none_fails() -> None:
     assert not audit.check_result(None, None).ok
 
 
-def event(kind: str, key: str) -> StoredEvent:
-    return StoredEvent("refund-desk", 1, kind, key, b"{}", 0.0, 1, b"")
+def event(kind: str, key: str, run_id: str = "refund-desk") -> StoredEvent:
+    return StoredEvent(run_id, 1, kind, key, b"{}", 0.0, 1, b"")
 
 
 def test_a_finished_step_that_was_started_again_fails() -> None:
     twice = [event("step.started", "think#0"), event("step.started", "think#0")]
     done = event("step.completed", "think#0")
     assert audit.check_steps([*twice, done]).ok
+    assert audit.check_steps([*twice, done, event("step.started", "think#0", "another")]).ok
     check = audit.check_steps([twice[0], done, twice[1]])
     assert not check.ok
     assert "wrong: think#0" in check.found
@@ -106,10 +107,14 @@ def test_a_finished_step_that_was_started_again_fails() -> None:
 
 def test_a_real_model_is_held_to_its_own_report() -> None:
     receipt = Receipt("RF-NL-1001-1", "NL-1001", 4990)
-    lines = (Line("01-plain.eml", "refunded", (receipt,), 1), Line("17.eml", "ignored", (), 0))
+    lines = (
+        Line("01-plain.eml", "postponed", (), 1),
+        Line("01-plain.eml", "refunded", (receipt,), 1),
+        Line("17.eml", "ignored", (), 0),
+    )
     expected = audit.by_the_report(asdict(Report(lines)))
     assert expected.refunds == {("NL-1001", 4990): 1}
-    assert +expected.replies == {"01-plain.eml": 1}
+    assert +expected.replies == {"01-plain.eml": 2}
 
 
 def test_repeats_that_the_bank_absorbed_are_counted(folder: Path) -> None:

@@ -4,13 +4,14 @@ import asyncio
 import json
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from outlast.demo import rest
-from outlast.demo.bank import Bank
+from outlast.demo import audit_outage, rest
+from outlast.demo.bank import Bank, numbers
 from outlast.demo.children import Children, end
 
 LAMP = {"order_id": "NL-1001", "amount": 4990}
@@ -134,3 +135,52 @@ def test_a_line_torn_by_a_crash_is_dropped_at_the_next_start(tmp_path: Path) -> 
     assert ledger.read_bytes() == whole
     assert bank.refund("k2", "NL-1002", 100)[0] == 201
     assert len(ledger.read_bytes().splitlines()) == 2
+
+
+def record(data: Path) -> list[audit_outage.Request]:
+    return audit_outage.requests(data)
+
+
+def test_in_an_outage_nothing_is_booked_and_afterwards_the_same_key_is(
+    children: Children, tmp_path: Path
+) -> None:
+    bank = open_bank(children, tmp_path, "--outage", "2-3")
+    post(bank, LAMP, "k1")
+    for _ in range(2):
+        with pytest.raises(urllib.error.HTTPError, match="503") as caught:
+            post(bank, LAMP, "k2")
+        assert caught.value.code == 503
+    assert len(bookings(bank)) == 1
+    assert post(bank, LAMP, "k2")["refund_id"] == "RF-NL-1001-2"
+    found = record(tmp_path)
+    assert [one.outcome for one in found] == ["booked", "unavailable", "unavailable", "booked"]
+    times = [one.at for one in found]
+    assert times == sorted(times)
+
+
+def test_requests_are_counted_on_when_the_bank_starts_again(tmp_path: Path) -> None:
+    outage = range(2, 3)
+    assert Bank(tmp_path, outage).refund("k1", "NL-1001", 1)[0] == 201
+    bank = Bank(tmp_path, outage)
+    assert bank.refund("k2", "NL-1001", 1)[0] == 503
+    assert bank.refund("k2", "NL-1001", 1)[0] == 201
+
+
+def test_it_is_on_record_whether_others_were_waiting_for_their_answers(tmp_path: Path) -> None:
+    bank = Bank(tmp_path)
+    bank.refund("k1", "NL-1001", 1)
+    asker = threading.Thread(target=bank.refund, args=("k2", "NL-1001", 1, 600.0), daemon=True)
+    asker.start()
+    deadline = time.monotonic() + 30
+    while len(record(tmp_path)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    bank.refund("k3", "NL-1001", 1)
+    assert [one.beside for one in record(tmp_path)] == [0, 0, 1]
+
+
+def test_an_outage_that_is_no_range_is_refused() -> None:
+    assert list(numbers("2-5")) == [2, 3, 4, 5]
+    for text in ("", "2", "a-b", "2-5-6", "-1-2"):
+        with pytest.raises(ValueError, match="FIRST-LAST"):
+            numbers(text)

@@ -3,15 +3,18 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 
 import openai
 import pytest
 from openai.types.chat import ChatCompletion
 
-from outlast.demo import chat, mails
+from outlast import Usage
+from outlast.demo import agent, audit_shortage, chat, mails
 from outlast.demo.chat import Call, Message
 from outlast.demo.children import Children
 from outlast.demo.model import MODEL
+from outlast.demo.rules import DELAY
 
 PLAIN = mails.read(mails.INBOX / "01-plain.eml").as_text()
 LAMP = {"order_id": "NL-1001", "item": "Desk lamp", "paid": 4990, "delivered": "2025-02-26"}
@@ -35,7 +38,7 @@ def ask(
 
 
 def next_message(base_url: str, messages: list[Message]) -> Message:
-    return asyncio.run(chat.complete(base_url, MODEL, messages))
+    return asyncio.run(chat.complete(base_url, MODEL, messages)).message
 
 
 def test_an_answer_has_all_that_openai_documents(base_url: str) -> None:
@@ -134,3 +137,57 @@ def test_the_model_is_listed(base_url: str) -> None:
         return [model.id async for model in client.models.list()]
 
     assert ask(base_url, names) == [MODEL]
+
+
+def test_a_refund_that_has_to_wait_is_not_asked_for_again_and_the_customer_is_told(
+    base_url: str,
+) -> None:
+    talk = [Message("system", chat.SYSTEM), Message("user", PLAIN)]
+    answers: dict[str, dict[str, object]] = {
+        "look_up_order": {**LAMP, "refunded": 0},
+        "refund": {"order_id": "NL-1001", "try_later": "the breaker is open"},
+        "send_reply": {"message_id": "<1@desk.example>"},
+    }
+    asked = []
+    while (message := next_message(base_url, talk)).calls:
+        (call,) = message.calls
+        asked.append(call)
+        talk += [message, Message("tool", json.dumps(answers[call.name]), call_id=call.id)]
+    assert message.content == "postponed"
+    assert [call.name for call in asked] == ["look_up_order", "refund", "send_reply"]
+    assert DELAY in asked[-1].arguments
+
+
+def test_each_answer_is_on_the_bill_with_its_price_and_an_equal_one_has_an_equal_id(
+    children: Children, tmp_path: Path
+) -> None:
+    (port,) = children.serve("model", "--data", str(tmp_path / "bill"))
+    url, talk = f"http://127.0.0.1:{port}/v1", [Message("user", PLAIN)]
+    answer = asyncio.run(chat.complete(url, MODEL, talk))
+    asyncio.run(chat.complete(url, MODEL, talk))
+    asyncio.run(chat.complete(url, MODEL, [*talk, Message("user", PLAIN)]))
+    with pytest.raises(openai.NotFoundError):
+        asyncio.run(chat.complete(url, "gpt-17", talk))
+    first, again, other = audit_shortage.bill(tmp_path / "bill")
+    assert first == again
+    assert first.answer != other.answer
+    assert first.usd == agent.bill(answer).usd
+    assert first.usd > 0
+
+
+def test_what_is_set_aside_for_an_answer_is_never_less_than_its_price(base_url: str) -> None:
+    for name in mails.names(mails.INBOX):
+        talk = [Message("system", chat.SYSTEM)]
+        talk.append(Message("user", mails.read(mails.INBOX / name).as_text()))
+        answer = asyncio.run(chat.complete(base_url, MODEL, talk))
+        estimate, actual = agent.about(MODEL, talk, base_url), agent.bill(answer)
+        assert estimate.usd is not None
+        assert actual.usd is not None
+        assert estimate.usd >= actual.usd
+        assert answer.read is not None
+        assert chat.size(talk) >= answer.read
+
+
+def test_the_price_of_an_unknown_model_is_unknown_and_not_nothing() -> None:
+    assert agent.price("gpt-17", 100, 10) == Usage(usd=None, tokens=110)
+    assert agent.price(MODEL, None, None) == Usage()

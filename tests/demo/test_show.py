@@ -9,14 +9,17 @@ import psutil
 import pytest
 from rich.console import Console
 
-from outlast import Client
-from outlast.demo import show
+from outlast import Client, submit, workflow
+from outlast.demo import outage, shortage, show
+from outlast.demo.audit import Check
 from outlast.demo.child import RUN_ID
 from outlast.demo.children import Children
 from outlast.demo.killer import INSIDE, plan
 from outlast.demo.model import MODEL
 from outlast.demo.show import Options
 from outlast.errors import UsageError
+
+ALL_RUNS = (RUN_ID, *outage.RUN_IDS, shortage.RUN_ID)
 
 
 def put_on(options: Options) -> tuple[int, str]:
@@ -30,14 +33,18 @@ def demo_processes() -> Sequence[psutil.Process]:
     return [child for child in family if any("outlast.demo" in word for word in child.cmdline())]
 
 
+@pytest.mark.timeout(300)
 def test_killed_three_times_the_desk_still_refunds_and_answers_once(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     code, said = put_on(Options(seed=1, kills=3, folder=folder))
     assert code == 0, said
-    assert said.count("\nkill ") == 3
+    kills, *scenes = said.partition("The payment server fails")
+    assert kills.count("\nkill ") == 3
     assert said.count("resumed:") == 3
     assert "WRONG" not in said
     assert "result equals the undisturbed one" in said
+    for audited in ("bank left alone while open", "no answer paid for twice"):
+        assert f"ok  {audited}" in "".join(scenes)
     assert f"outlast --store {folder / 'outlast.db'} show {RUN_ID}" in said
     assert demo_processes() == []
 
@@ -63,6 +70,7 @@ def test_with_another_model_server_its_report_is_audited_and_a_doubled_booking_f
         return played
 
     monkeypatch.setattr(show, "_play", play_and_double)
+    monkeypatch.setattr(show, "SCENES", {})
     url = f"http://127.0.0.1:{port}/v1"
     code, said = put_on(
         Options(seed=2, kills=1, base_url=url, model=MODEL, folder=tmp_path / "demo")
@@ -71,6 +79,35 @@ def test_with_another_model_server_its_report_is_audited_and_a_doubled_booking_f
     assert "wrong: NL-1001 EUR 49.90" in said
     assert said.count("WRONG") == 1
     assert "undisturbed" not in said
+
+
+def test_a_scene_that_went_wrong_fails_the_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, children: Children
+) -> None:
+    def wrong(*_: object) -> list[Check]:
+        return [Check("the sky", "fell down", False)]
+
+    (port,) = children.serve("model")
+    monkeypatch.setattr(show, "SCENES", {"The end of the world": wrong})
+    url = f"http://127.0.0.1:{port}/v1"
+    code, said = put_on(
+        Options(seed=2, kills=1, base_url=url, model=MODEL, folder=tmp_path / "demo")
+    )
+    assert code == 1
+    assert said.count("WRONG") == 1
+    assert "fell down" in said
+
+
+@pytest.mark.parametrize("taken", ALL_RUNS)
+def test_a_store_that_has_a_run_of_the_shows_is_refused(tmp_path: Path, taken: str) -> None:
+    @workflow
+    def other() -> None:
+        pass
+
+    url = f"sqlite:///{tmp_path / 'mine.db'}"
+    submit(other, run_id=taken, store=url)
+    with pytest.raises(UsageError, match=f"has a run {taken} already: choose another store"):
+        show.main(Options(store=url, folder=tmp_path / "demo"))
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -88,6 +89,12 @@ class Stage:
         """Whether the test has set a flag."""
         return (self.folder / f"flag-{flag}").exists()
 
+    def follow_clock(self) -> None:
+        """Live in the time that the test has set by `later`."""
+        file = self.folder / "clock"
+        ahead = float(file.read_text()) if file.exists() else 0.0
+        World.wall = lambda world: time.time() + ahead  # type: ignore[method-assign]
+
     def report(self, start: Callable[[], object]) -> None:
         """Run something and print how it ended."""
         try:
@@ -104,6 +111,12 @@ class Stage:
 
     def set(self, flag: str) -> None:
         (self.folder / f"flag-{flag}").touch()
+
+    def later(self, seconds: float) -> None:
+        """Children that follow this clock and are started from now on live so much later than the
+        ones before. So a wait may be long enough not to end by itself."""
+        file = self.folder / "clock"
+        file.write_text(str(seconds + (float(file.read_text()) if file.exists() else 0.0)))
 
     def effects(self) -> list[str]:
         """The log, oldest line first."""

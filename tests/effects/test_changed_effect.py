@@ -120,7 +120,7 @@ def test_a_doubt_is_recorded_as_the_fourth_class_of_fault(stage: Stage, effect: 
     the step at once, in another process too."""
 
     def deploy(fail: Callable[[], str]) -> Any:
-        @outlast.step(effect=effect, name="send", retry=outlast.Retry(attempts=2, first=0))
+        @outlast.step(effect=effect, name="send", retry=outlast.Retry(attempts=2, initial=0))
         def send() -> str:
             return fail()
 

@@ -9,7 +9,7 @@ import outlast
 from outlast import Retry
 from tests.effects.stage import Stage
 
-NO_WAIT = Retry(attempts=3, first=0)
+NO_WAIT = Retry(attempts=3, initial=0)
 
 
 @pytest.mark.parametrize(

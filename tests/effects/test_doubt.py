@@ -12,7 +12,7 @@ from outlast import Retry
 from tests.effects.colours import COLOURS, Colour, make_step, make_workflow
 from tests.effects.stage import Stage
 
-NO_WAIT = Retry(attempts=3, first=0)
+NO_WAIT = Retry(attempts=3, initial=0)
 
 
 class Http(Exception):

@@ -263,7 +263,7 @@ def test_a_result_that_cannot_be_stored_is_one_send_and_a_terminal_error(
             raise SystemExit(1)
 
     body: Any = send if colour == "sync" else send_async
-    act = outlast.step(body, name="send", effect=effect, retry=Retry(attempts=5, first=0))
+    act = outlast.step(body, name="send", effect=effect, retry=Retry(attempts=5, initial=0))
     if effect == "once":
 
         @act.reconcile

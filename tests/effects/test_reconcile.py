@@ -14,7 +14,7 @@ from outlast.events import StepReconciled, decode
 from tests.effects.colours import COLOURS, Colour, make_step, make_workflow
 from tests.effects.stage import Stage
 
-NO_WAIT = Retry(attempts=3, first=0)
+NO_WAIT = Retry(attempts=3, initial=0)
 
 
 def raising() -> Any:
@@ -254,7 +254,7 @@ def test_the_bound_counts_over_resumes(stage: Stage) -> None:
             raise KeyboardInterrupt
         return NotDone()
 
-    step = make_step("sync", send, effect="once", retry=Retry(attempts=2, first=0))
+    step = make_step("sync", send, effect="once", retry=Retry(attempts=2, initial=0))
     step.reconcile(check)
     flow = make_workflow("sync", step)
     with pytest.raises(KeyboardInterrupt):
@@ -411,7 +411,7 @@ def test_a_call_that_is_cancelled_between_attempts_is_not_in_doubt(stage: Stage)
     """Its last attempt certainly did nothing, so there is nothing to find out."""
     stops: list[int] = []
 
-    @outlast.step(effect="once", retry=Retry(attempts=5, first=59, cap=60))
+    @outlast.step(effect="once", retry=Retry(attempts=5, initial=59, maximum=60))
     async def send() -> str:
         raise ConnectionRefusedError
 

@@ -14,7 +14,7 @@ from outlast import Retry, Settings
 from tests.effects.colours import COLOURS, Colour
 from tests.effects.stage import Stage
 
-NO_WAIT = Retry(attempts=3, first=0)
+NO_WAIT = Retry(attempts=3, initial=0)
 SHORT = 0.05
 
 

@@ -166,7 +166,7 @@ def test_what_is_installed_below_the_standard_library_is_not_of_it(
 def test_a_loop_is_named_with_its_line_however_long_it_has_run(url: str) -> None:
     changed = False
 
-    @workflow
+    @workflow(max_repeats=None)
     def flow() -> None:
         if changed:
             plain(0)  # instead of a loop

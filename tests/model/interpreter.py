@@ -5,6 +5,9 @@ A program is a tree of tuples, so that hypothesis can make it up and a journal c
     ("step",)                        an asynchronous step that returns its key
     ("plain",)                       a plain step
     ("fails",)                       a step that raises; the workflow catches it
+    ("flaky",)                       a step that fails in passing, and is billed for each attempt
+    ("hopeless",)                    a step that fails in passing for ever
+    ("pays",)                        a step that costs a cent
     ("draw",)                        an id, the time and a number, each told to a step
     ("sleep",)                       a durable timer
     ("late",)                        a step that a time-out cancels
@@ -21,7 +24,7 @@ import random
 from collections import Counter
 
 import outlast
-from outlast import step, workflow
+from outlast import Retry, step, workflow
 
 Program = tuple[object, ...]
 
@@ -62,6 +65,34 @@ async def fails() -> None:
     _ran()
     await _linger()
     raise ValueError("as expected")
+
+
+@step(retry=Retry(attempts=3, initial=0), breaker=False)
+async def flaky() -> str:
+    key = _ran()
+    outlast.charge(usd=0.001, tokens=5)
+    await _linger()
+    if (outlast.current().attempt or 0) < 3:
+        raise ConnectionResetError("in passing")
+    return key
+
+
+@step(retry=Retry(attempts=2, initial=0), breaker=False)
+async def hopeless() -> None:
+    _ran()
+    await _linger()
+    raise ConnectionResetError("for ever")
+
+
+@step(cost=0.01)
+async def pays() -> str:
+    key = _ran()
+    await _linger()
+    return key
+
+
+ATTEMPTS = {"flaky": 3, "hopeless": 2}
+"""How many attempts of a step may fail."""
 
 
 @step
@@ -119,6 +150,15 @@ async def interpret(program: Program) -> object:
                 await fails()
             except ValueError as exc:
                 return str(exc)
+        case ("flaky",):
+            return await flaky()
+        case ("hopeless",):
+            try:
+                await hopeless()
+            except ConnectionResetError as exc:
+                return str(exc)
+        case ("pays",):
+            return await pays()
         case ("draw",):
             return await _draw()
         case ("sleep",):
@@ -146,6 +186,7 @@ async def interpret(program: Program) -> object:
     raise AssertionError(f"not a program, or one that went wrong: {program!r}")
 
 
-@workflow
+# The same step of a program may well end alike many times.
+@workflow(budget=outlast.Budget.unlimited(), max_repeats=None)
 async def main(program: Program) -> object:
     return await interpret(program)

@@ -1,4 +1,5 @@
-"""Whatever a workflow does and wherever it dies, its result is the undisturbed one (P1, P4)."""
+"""Whatever a workflow does and wherever it dies, its result is the undisturbed one (P1, P4), no
+step is tried more often than it may be, and its account is what its journal tells (P5)."""
 
 import asyncio
 import tempfile
@@ -12,13 +13,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 import outlast
+from outlast.events import StepAbandoned, StepCompleted, StepFailed, decode
 from outlast.worker.stores import get_store
 from tests.checkers import check_all
 from tests.engine.test_loading import check_nothing_is_missed
 from tests.engine.tools import PATIENT, dying_at, journal
-from tests.model.interpreter import DELAY, RAN, Program, main
+from tests.model.interpreter import ATTEMPTS, DELAY, RAN, Program, main
 
-LEAVES = st.sampled_from([("step",), ("plain",), ("fails",), ("draw",), ("sleep",), ("late",)])
+LEAVES = st.sampled_from(
+    [
+        ("step",),
+        ("plain",),
+        ("fails",),
+        ("flaky",),
+        ("hopeless",),
+        ("pays",),
+        ("draw",),
+        ("sleep",),
+        ("late",),
+    ]
+)
 
 
 def _grow(inner: st.SearchStrategy[Program]) -> st.SearchStrategy[Program]:
@@ -97,19 +111,29 @@ class Interruptions(RuleBasedStateMachine):
             events = journal(self._url, run_id)
         except outlast.UnknownRun:
             return set()
-        ended = ("step.completed", "step.failed", "step.abandoned")
-        return {str(e.key) for e in events if e.kind in ended}
+        return {str(e.key) for e in events if _is_over(e)}
 
     def teardown(self) -> None:
         try:
             if not hasattr(self, "_expected"):
                 return
             assert self._execute("disturbed", uv=False) == self._expected
-            check_all(self._url, "disturbed")
-            check_all(self._url, "undisturbed")
+            accounts = [
+                check_all(self._url, run_id, attempts=ATTEMPTS).account
+                for run_id in ("undisturbed", "disturbed")
+            ]
+            undisturbed, disturbed = (a.spent_usd for a in accounts if a is not None)
+            assert undisturbed <= disturbed, "something that was paid for is not counted"
         finally:
             get_store(self._url).store.close()
             self._folder.cleanup()
+
+
+def _is_over(stored: outlast.StoredEvent) -> bool:
+    event = decode(stored.kind, stored.data)
+    if isinstance(event, StepFailed):
+        return event.final  # after others the step is tried again
+    return isinstance(event, StepCompleted | StepAbandoned)
 
 
 QUICK = settings(

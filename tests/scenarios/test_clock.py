@@ -54,7 +54,7 @@ def waits_for(kind: str, seconds: float) -> Callable[[], str]:
     """A plain workflow that waits once, by a timer or between two attempts."""
     attempts: list[int] = []
 
-    @outlast.step(retry=outlast.Retry(attempts=2, first=seconds, cap=seconds))
+    @outlast.step(retry=outlast.Retry(attempts=2, initial=seconds, maximum=seconds))
     def flaky() -> str:
         attempts.append(1)
         if len(attempts) == 1:

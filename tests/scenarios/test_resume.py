@@ -124,7 +124,8 @@ def test_a_step_that_kills_its_process_is_parked_after_three_deaths(stage: Stage
 
 def test_a_join_runs_once_after_a_fault_in_one_of_its_inputs(stage: Stage) -> None:
     program = PROGRAMS / "join.py"
-    assert stage.play(program, "fault").outcome["error"] == "RunWaiting"
+    assert stage.play(program, "fault").stopped[0] == "RunWaiting"
+    stage.later(3600)
     assert stage.play(program, "fault", "wait").result == 12
     assert sorted(stage.effects()) == ["fast", "join 3 4", "slow 1", "slow 2"]
 

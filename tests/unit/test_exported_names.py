@@ -10,12 +10,13 @@ import outlast
 ROOT = Path(outlast.__file__).parent
 
 PUBLIC = """
-    BodyCancelled Client Current Done Failed InDoubt LogFilter LostRun NoRunContext NotDone
-    NotStorable Outcome OutlastError OutsideRun Pending Retry RunFailed RunHeld RunKilled
-    RunMismatch RunOwned RunReleased RunStopped RunView RunWaiting Settings Step StepFailed
-    StepTimeout StepView StopRun StoreError StoredEvent Turns Unknown UnknownRun Unreadable
-    UsageError Verdict Workflow as_completed current execute idempotency_key now patched random run
-    sleep step submit turns uuid4 workflow
+    BodyCancelled Breaker BreakerOpen BreakerView Budget Client Cost Current Done Failed Fault
+    InDoubt LogFilter LostRun NoRunContext NotDone NotStorable Outcome OutlastError OutlastWarning
+    OutsideRun Pending Retry RunFailed RunHeld RunKilled RunMismatch RunOwned RunReleased RunStopped
+    RunView RunWaiting Settings Step StepFailed StepTimeout StepView StopRun StoreError StoredEvent
+    Terminal Transient Turns Unknown UnknownRun Unreadable Usage UsageError Verdict Workflow
+    as_completed charge current execute idempotency_key now patched random run sleep step submit
+    turns uuid4 workflow
 """.split()
 
 

@@ -17,9 +17,9 @@ def retries(draw: st.DrawFn) -> Retry:
     first = draw(finite)
     return Retry(
         attempts=draw(st.integers(1, 10**9)),
-        first=first,
-        factor=draw(st.floats(min_value=1, allow_nan=False, allow_infinity=False)),
-        cap=draw(st.floats(min_value=first, allow_nan=False, allow_infinity=False)),
+        initial=first,
+        multiplier=draw(st.floats(min_value=1, allow_nan=False, allow_infinity=False)),
+        maximum=draw(st.floats(min_value=first, allow_nan=False, allow_infinity=False)),
     )
 
 
@@ -39,7 +39,7 @@ def test_a_wait_is_finite_and_within_the_cap_or_there_is_none(
         assert fault in ("transient", "throttled")
         assert attempt < retry.attempts
         assert math.isfinite(wait)
-        assert 0 <= wait <= retry.cap
+        assert 0 <= wait <= retry.maximum
 
 
 @given(retries(), st.floats(0, 1, exclude_max=True))
@@ -49,7 +49,7 @@ def test_the_bound_never_shrinks_from_one_attempt_to_the_next(retry: Retry, draw
 
 
 def test_the_waits_grow_by_the_factor_up_to_the_cap() -> None:
-    retry = Retry(attempts=6, first=1, factor=2, cap=5)
+    retry = Retry(attempts=6, initial=1, multiplier=2, maximum=5)
     half = [next_wait(retry, "transient", attempt, 0.5) for attempt in range(1, 7)]
     assert half == [0.5, 1, 2, 2.5, 2.5, None]
 
@@ -68,15 +68,15 @@ def test_one_attempt_means_no_retry() -> None:
     [
         {"attempts": 0},
         {"attempts": -1},
-        {"first": -0.1},
-        {"first": 2, "cap": 1},
-        {"first": math.nan},
-        {"cap": math.nan},
-        {"cap": math.inf, "first": math.inf},
-        {"cap": math.inf},
-        {"factor": 0.5},
-        {"factor": math.nan},
-        {"factor": math.inf},
+        {"initial": -0.1},
+        {"initial": 2, "maximum": 1},
+        {"initial": math.nan},
+        {"maximum": math.nan},
+        {"maximum": math.inf, "initial": math.inf},
+        {"maximum": math.inf},
+        {"multiplier": 0.5},
+        {"multiplier": math.nan},
+        {"multiplier": math.inf},
     ],
     ids=str,
 )

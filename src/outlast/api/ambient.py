@@ -8,14 +8,23 @@ import uuid
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from types import MappingProxyType
 from typing import TypeVar, cast
 
+from outlast.engine.drive import drive_sync
+from outlast.engine.guards import charge_now
+from outlast.engine.requests import Flow, Write
+from outlast.engine.run import AttemptInfo
 from outlast.engine.scope import ATTEMPT, SCOPE, Scope
 from outlast.engine.sites import call_site
 from outlast.engine.waits import Pending, recorded_value, run_sleep
 from outlast.engine.waits import patched as patched_in_run
 from outlast.errors import OutsideRun, UsageError
+from outlast.events import StepCharged
+from outlast.journal import Entry
+from outlast.policy.cost import reported
+from outlast.records import Usage
 
 T = TypeVar("T")
 
@@ -164,6 +173,37 @@ def sleep(seconds: float) -> Pending[None]:
     scope.run.check()
     flow = run_sleep(scope.run, scope.take(), float(seconds), call_site(scope))
     return Pending(scope.run, scope, "sleep", flow)
+
+
+def charge(*, usd: Decimal | float | str | None = None, tokens: int | None = None) -> None:
+    """Report what the running attempt has cost so far, on top of what it has reported before.
+
+    It counts at once, whatever becomes of the attempt: an error later on, or the end of the
+    process. If the step declares a cost of its own as well, the larger of the two is charged.
+
+    Args:
+        usd: US dollars. tokens: tokens of a model.
+
+    Raises:
+        OutsideRun: not in the body of a step of a run.
+        UsageError: this is no cost.
+    """
+    attempt = ATTEMPT.get()
+    if attempt is None:
+        raise OutsideRun("outlast.charge() is for the body of a step, in a run")
+    try:
+        usage = reported(Decimal(usd) if isinstance(usd, str) else usd, tokens)
+    except (ValueError, ArithmeticError) as problem:
+        raise UsageError(f"outlast.charge(): {problem}") from None
+    drive_sync(_charged(attempt, usage), attempt.run)
+
+
+def _charged(attempt: AttemptInfo, usage: Usage) -> Flow:
+    run, key, number = attempt.run, attempt.key, attempt.number
+    along = charge_now(run, key, number, usage)
+    entry = Entry(StepCharged(number, usage), key)
+    yield Write((entry,), "record", durable=False, along=along)
+    return None
 
 
 def _scope(name: str) -> Scope:

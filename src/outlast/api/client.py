@@ -5,13 +5,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from outlast.breakers import BreakerView as BreakerView
+from outlast.breakers import Reset, Trip, read_breakers
+from outlast.budgets import TopUp
 from outlast.errors import NotDone, UnknownRun, UsageError
 from outlast.events import escape_surrogates
+from outlast.journal import STORE
 from outlast.leases import NewRun, is_abandoned
-from outlast.records import FINAL, Done, RunRow, RunView, Status, StepView, StoredEvent
+from outlast.policy.budget import Budget, Limits
+from outlast.records import FINAL, Done, RunRow, RunView, Status, StepView, StoredEvent, Usage
 from outlast.verification import Verdict as Verdict
-from outlast.verification import verify_all, verify_run
-from outlast.views import list_runs, read_events, read_run, run_view, unfinished
+from outlast.verification import verify_all, verify_run, verify_store
+from outlast.views import list_runs, read_events, read_run, run_view, unfinished, upcoming
 from outlast.worker.execution import MAX_RUN_ID, check_run_id, creation
 from outlast.worker.outcome import result_of_row
 from outlast.worker.stores import get_store
@@ -62,17 +67,27 @@ class Client:
         return run_view(self._store, self._row(run_id))
 
     def journal(self, run_id: str) -> list[StoredEvent]:
-        """All events of a run, oldest first. Raises as `run` does."""
-        return read_events(self._store, self._row(run_id).run_id)
+        """All events of a run, oldest first; of `@store`: what concerned the store as a whole, such
+        as its breakers. Raises as `run` does."""
+        chosen = STORE if run_id == STORE else self._row(run_id).run_id
+        return read_events(self._store, chosen)
 
     def unfinished(self) -> list[str]:
         """Ids of the runs that could go on now and that nobody executes, oldest first."""
         return [row.run_id for row in unfinished(self._store, self._heart.claims)]
 
+    def upcoming(self) -> list[tuple[str, float]]:
+        """Ids of the runs that nobody executes and that go on by themselves, each with the time
+        from which on it can, in seconds since the epoch; the soonest first."""
+        rows = upcoming(self._store, self._heart.claims)
+        found = [(r.run_id, r.created_at if r.due_at is None else r.due_at) for r in rows]
+        return sorted(found, key=lambda one: one[1])
+
     def verify(self, run_id: str | None = None, head: str | None = None) -> list[Verdict]:
-        """Check the hash chain of one run, or of all.
+        """Check the hash chain of one run, or of all and of what concerned the store as a whole.
 
         Args:
+            run_id: as for `run`, or `@store`.
             head: hexadecimal hash, kept elsewhere, that the run's chain must contain.
 
         Raises:
@@ -88,6 +103,8 @@ class Client:
             expected = b""
         if expected is not None and len(expected) != 32:
             raise UsageError(f"{head!r} is not a head hash; expected 64 hexadecimal digits")
+        if run_id == STORE:
+            return [verify_store(self._store, expected)]
         return [verify_run(self._store, self._row(run_id), expected)]
 
     def settle(
@@ -183,6 +200,69 @@ class Client:
         item = Fork(row.run_id, step, create, world, self._heart.claims, repeat_effects, by)
         return run_view(self._store, self._store.write(item, durable=True))
 
+    def add_budget(
+        self,
+        run_id: str,
+        added: Budget | None = None,
+        *,
+        charged: Usage | None = None,
+        by: str = "",
+    ) -> RunView:
+        """Raise limits of a run that has not ended. If it is held, it stays so until it is resumed.
+
+        Args:
+            added: by how much; money may be added to a run that had none, other limits only where
+                there is one.
+            charged: what the costs came to that are unknown.
+            by: who decided, for the record.
+
+        Raises:
+            UnknownRun: no run matches, or several do.
+            UsageError: the run is over, has no such limit or no unknown cost, or nothing is added.
+            StoreError: its budget was altered, or cannot be written.
+        """
+        if added is not None and not isinstance(added, Budget):
+            raise UsageError(f"added={added!r}: an outlast.Budget is expected")
+        limits = Limits() if added is None else added.limits
+        item = TopUp(self._row(run_id).run_id, limits, self._store.world.wall(), charged, by)
+        self._store.write(item, durable=True)
+        return self.run(item.run_id)
+
+    def breakers(self) -> list[BreakerView]:
+        """The breakers that have settings of their own or whose tools have failed, by name, as they
+        are now.
+
+        Raises:
+            StoreError: the store is in trouble, or a breaker's row was altered.
+        """
+        return read_breakers(self._store)
+
+    def reset_breaker(self, name: str, by: str = "") -> BreakerView:
+        """Close a breaker and forget its settings; the next step that has any gives them anew.
+
+        Args:
+            by: who decided, for the record.
+
+        Raises:
+            UsageError: there is no such breaker; the text names those that there are.
+        """
+        if escape_surrogates(name) != name:
+            raise UsageError(f"there is no breaker {name!r}: a name is text")
+        return self._store.write(Reset(name, self._store.world, by), durable=True)
+
+    def trip_breaker(self, name: str, seconds: float | None = None, by: str = "") -> BreakerView:
+        """Open a breaker, also one that no step has used yet: the tool is left alone.
+
+        Args:
+            seconds: until it is tried again; by default the cool-down of its settings.
+            by: who decided, for the record.
+
+        Raises:
+            UsageError: the name or the seconds are none.
+            StoreError: its row was altered, or cannot be written.
+        """
+        return self._store.write(Trip(name, self._store.world, by, seconds), durable=True)
+
     def wait(self, run_id: str, timeout: float | None = None) -> object:
         """Block until a run has ended or is held; returns its result.
 
@@ -210,6 +290,12 @@ class Client:
             pause = min(longest, pause * 1.5)
             row = self._row(row.run_id)
         return result_of_row(self._store, row, None)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Say that this client is no longer used. Clients of one process share an open store, which

@@ -11,8 +11,11 @@ from outlast.engine.calls import call_async, call_sync
 from outlast.engine.history import RESERVED
 from outlast.engine.run import active_runs
 from outlast.engine.scope import ATTEMPT, SCOPE, Scope
-from outlast.engine.spec import Match, OnDoubt, StepSpec, WorkflowSpec
+from outlast.engine.spec import REPEATS, Classify, Match, OnDoubt, StepSpec, WorkflowSpec
 from outlast.errors import NoRunContext, OutsideRun, UsageError
+from outlast.policy.breaker import MOST, Breaker
+from outlast.policy.budget import Budget
+from outlast.policy.cost import Costs, CostSpec, cost_spec
 from outlast.policy.retry import Retry
 from outlast.records import Effect
 
@@ -87,6 +90,10 @@ def step(
     ignore: Collection[str] = (),
     secret: Collection[str] = (),
     match: Match = "arguments",
+    classify: Classify | None = None,
+    breaker: str | Breaker | bool | None = None,
+    cost: Costs | None = None,
+    poll: bool = False,
 ) -> Step[P, R]: ...
 @overload
 def step(
@@ -100,6 +107,10 @@ def step(
     ignore: Collection[str] = (),
     secret: Collection[str] = (),
     match: Match = "arguments",
+    classify: Classify | None = None,
+    breaker: str | Breaker | bool | None = None,
+    cost: Costs | None = None,
+    poll: bool = False,
 ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 def step(
     fn: Callable[..., object] | None = None,
@@ -114,6 +125,10 @@ def step(
     ignore: Collection[str] = (),
     secret: Collection[str] = (),
     match: Match = "arguments",
+    classify: Classify | None = None,
+    breaker: str | Breaker | bool | None = None,
+    cost: Costs | None = None,
+    poll: bool = False,
 ) -> object:
     """Make a function a step: in a run, its outcome is recorded and never computed again.
 
@@ -135,6 +150,12 @@ def step(
         secret: parameters that are compared but shown as `***`.
         match: what must be as recorded when the call is replayed: its `arguments`, or its `name`
             alone, for arguments that may change or that cannot be compared.
+        classify: takes what the body raised and returns a fault class or a whole `Fault`, or None
+            to leave it to the library's own table.
+        breaker: which breaker guards it: its own by default, under the step's name. A name shares
+            that breaker with other steps, a `Breaker` sets it, False switches it off.
+        cost: what a call costs: US dollars, a function of the result, an `outlast.Cost`, or `llm`.
+        poll: a `read` step that is asked again until the answer changes; the loop guard lets it.
 
     Raises:
         UsageError: the options do not fit together or the function.
@@ -149,6 +170,8 @@ def step(
         raise UsageError(f"timeout={timeout!r}: a finite number of seconds above 0 is expected")
     if effect != "once" and (in_doubt != "hold" or not_done):
         raise UsageError("in_doubt= and not_done= are for steps with effect='once'")
+    if poll and effect != "read":
+        raise UsageError("poll=True is for steps with effect='read'")
     if isinstance(not_done, type) or not all(_is_exception_class(cls) for cls in not_done):
         raise UsageError(f"not_done={not_done!r}: a list of exception classes is expected")
 
@@ -164,6 +187,7 @@ def step(
                 f"a step cannot be called {named!r}, as the library's own calls are in a run's "
                 "journal; give it another name with name="
             )
+        guard, declared = _breaker(breaker, named, retry or Retry())
         spec = StepSpec(
             name=named,
             fn=fn,
@@ -177,11 +201,40 @@ def step(
             unrecorded=unrecorded,
             secret=frozenset(secret),
             match=match,
+            classify=classify,
+            breaker=guard,
+            breaker_declared=declared,
+            cost=None if cost is None else _cost(cost, named),
+            poll=poll,
         )
         made = _make_step(spec)
         return _StepMethod(made) if _receiver(fn, signature) else made
 
     return decorate if fn is None else decorate(fn)
+
+
+def _breaker(
+    given: str | Breaker | bool | None, step: str, retry: Retry
+) -> tuple[Breaker | None, bool]:
+    """A step's breaker with its name filled in, and whether its settings were declared. One that
+    nobody has set is not opened by the attempts of a single call before its last one."""
+    failures = min(max(Breaker().failures, retry.attempts), MOST)
+    if given is False:
+        return None, False
+    if isinstance(given, Breaker):
+        return replace(given, name=given.name or step), True
+    if given is None or given is True:
+        return Breaker(name=step, failures=failures), False
+    if not isinstance(given, str) or not given.strip() or not given.isprintable():
+        raise UsageError(f"step {step}: breaker={given!r}: a name, a Breaker or False is expected")
+    return Breaker(name=given, failures=failures), False
+
+
+def _cost(given: Costs, step: str) -> CostSpec:
+    try:
+        return cost_spec(given)
+    except ValueError as problem:
+        raise UsageError(f"step {step}: {problem}") from None
 
 
 def _make_step(spec: StepSpec) -> Callable[..., object]:
@@ -252,8 +305,20 @@ def _scope_for(name: str) -> Scope | None:
 @overload
 def workflow(fn: Callable[P, R], /) -> Workflow[P, R]: ...
 @overload
-def workflow(*, name: str | None = None) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
-def workflow(fn: Callable[..., object] | None = None, /, *, name: str | None = None) -> object:
+def workflow(
+    *,
+    name: str | None = None,
+    budget: Budget | None = None,
+    max_repeats: int | None = REPEATS,
+) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
+def workflow(
+    fn: Callable[..., object] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    budget: Budget | None = None,
+    max_repeats: int | None = REPEATS,
+) -> object:
     """Make a function a workflow, to be started with `outlast.run` and its kin.
 
     Its own code must be repeatable: everything that has an effect, takes long or may turn out
@@ -262,7 +327,19 @@ def workflow(fn: Callable[..., object] | None = None, /, *, name: str | None = N
     Args:
         fn: the function, plain or asynchronous.
         name: of the workflow in the store; the function's own by default.
+        budget: what each of its runs may spend; no limits by default, and no money.
+        max_repeats: how often in a row a tool may be called with the same arguments and end in the
+            same way; then the run is held. None for as often as it likes.
+
+    Raises:
+        UsageError: the options are not what they should be.
     """
+    if budget is not None and not isinstance(budget, Budget):
+        raise UsageError(f"budget={budget!r}: an outlast.Budget is expected")
+    if max_repeats is not None and (
+        isinstance(max_repeats, bool) or not isinstance(max_repeats, int) or max_repeats < 1
+    ):
+        raise UsageError(f"max_repeats={max_repeats!r}: a whole number above 0 or None is expected")
 
     def decorate(fn: Callable[..., object]) -> object:
         spec = WorkflowSpec(
@@ -271,6 +348,8 @@ def workflow(fn: Callable[..., object] | None = None, /, *, name: str | None = N
             signature=_signature(fn),
             is_async=_is_async(fn),
             module=fn.__module__ or "",  # none for code that was compiled without a name
+            budget=budget,
+            max_repeats=max_repeats,
         )
 
         def started(*args: object, **kwargs: object) -> object:

@@ -8,6 +8,7 @@ from typing import TypeVar, TypeVarTuple, overload
 from outlast.engine.scope import ATTEMPT, SCOPE
 from outlast.engine.spec import Settings, workflow_spec
 from outlast.errors import UsageError
+from outlast.policy.budget import Budget
 from outlast.worker.execution import (
     IfOwned,
     Plan,
@@ -31,9 +32,10 @@ def run(
     run_id: str | None = None,
     store: str | None = None,
     tags: Mapping[str, str] | None = None,
-    wait: bool = True,
+    wait: bool | float = True,
     if_owned: IfOwned = "raise",
     settings: Settings | None = None,
+    budget: Budget | None = None,
 ) -> R: ...
 @overload
 def run(
@@ -42,9 +44,10 @@ def run(
     run_id: str | None = None,
     store: str | None = None,
     tags: Mapping[str, str] | None = None,
-    wait: bool = True,
+    wait: bool | float = True,
     if_owned: IfOwned = "raise",
     settings: Settings | None = None,
+    budget: Budget | None = None,
 ) -> R: ...
 def run(
     workflow: Callable[..., object],
@@ -52,9 +55,10 @@ def run(
     run_id: str | None = None,
     store: str | None = None,
     tags: Mapping[str, str] | None = None,
-    wait: bool = True,
+    wait: bool | float = True,
     if_owned: IfOwned = "raise",
     settings: Settings | None = None,
+    budget: Budget | None = None,
 ) -> object:
     """Run a workflow to its end and return its result; go on where an earlier process stopped.
 
@@ -68,10 +72,13 @@ def run(
         run_id: names the run; a new unique id by default.
         store: URL of the store; `$OUTLAST_STORE` by default, else `sqlite:///outlast.db`.
         tags: labels, kept from its creation on and shown with the run.
-        wait: wait in this process for timers and retries; otherwise leave with `RunWaiting`.
+        wait: wait in this process for timers and retries; otherwise leave with `RunWaiting`. A
+            number leaves only for waits of more than so many seconds.
         if_owned: what to do if another live process executes the run: `raise` `RunOwned`, or
             `wait` for its result.
         settings: leases, grace periods, crash limits, the largest value.
+        budget: what this run may spend, in place of the workflow's own; given again, it changes the
+            limits of a run that exists.
 
     Raises:
         RunFailed: the workflow raised; its exception is the cause.
@@ -82,7 +89,7 @@ def run(
         StoreError: the store cannot be used. The run can be resumed once it can.
     """
     _refuse_in_loop()
-    plan, opened = _plan(workflow, args, run_id, store, tags, wait, if_owned, settings)
+    plan, opened = _plan(workflow, args, run_id, store, tags, wait, if_owned, settings, budget)
     return run_plan(plan, opened)
 
 
@@ -93,9 +100,10 @@ async def execute(
     run_id: str | None = None,
     store: str | None = None,
     tags: Mapping[str, str] | None = None,
-    wait: bool = True,
+    wait: bool | float = True,
     if_owned: IfOwned = "raise",
     settings: Settings | None = None,
+    budget: Budget | None = None,
 ) -> R: ...
 @overload
 async def execute(
@@ -104,9 +112,10 @@ async def execute(
     run_id: str | None = None,
     store: str | None = None,
     tags: Mapping[str, str] | None = None,
-    wait: bool = True,
+    wait: bool | float = True,
     if_owned: IfOwned = "raise",
     settings: Settings | None = None,
+    budget: Budget | None = None,
 ) -> R: ...
 async def execute(
     workflow: Callable[..., object],
@@ -114,16 +123,17 @@ async def execute(
     run_id: str | None = None,
     store: str | None = None,
     tags: Mapping[str, str] | None = None,
-    wait: bool = True,
+    wait: bool | float = True,
     if_owned: IfOwned = "raise",
     settings: Settings | None = None,
+    budget: Budget | None = None,
 ) -> object:
     """`run` for code in an event loop; the same arguments, result and errors.
 
     A plain workflow is executed in a thread. If the calling task is cancelled, the run is released
     and can be resumed.
     """
-    plan, opened = _plan(workflow, args, run_id, store, tags, wait, if_owned, settings)
+    plan, opened = _plan(workflow, args, run_id, store, tags, wait, if_owned, settings, budget)
     if not plan.spec.is_async:
         return await execute_plain(plan, opened)
     return await execute_plan(plan, opened)
@@ -135,12 +145,13 @@ def submit(
     run_id: str | None = None,
     store: str | None = None,
     tags: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
 ) -> str:
     """Create a run without executing it; `outlast resume --all` takes it up.
 
     Returns its run id. Arguments and errors are those of `run`.
     """
-    plan, opened = _plan(workflow, args, run_id, store, tags, True, "raise", None)
+    plan, opened = _plan(workflow, args, run_id, store, tags, True, "raise", None, budget)
     assert plan.new is not None
     opened.store.write(creation(plan.new, opened), durable=True)
     return plan.run_id
@@ -155,9 +166,10 @@ def _plan(
     run_id: str | None,
     store: str | None,
     tags: Mapping[str, str] | None,
-    wait: bool,
+    wait: bool | float,
     if_owned: IfOwned,
     settings: Settings | None,
+    budget: Budget | None,
 ) -> tuple[Plan, OpenStore]:
     if SCOPE.get() is not None and ATTEMPT.get() is None:
         raise UsageError(
@@ -178,8 +190,10 @@ def _plan(
     opened = get_store(store)
     chosen = run_id or f"{spec.name}-{opened.store.world.token()[:12]}"
     settings = settings or Settings()
-    new = new_run(spec, chosen, args, kwargs, tags or {}, settings)
-    return Plan(spec, chosen, new, wait, if_owned, settings), opened
+    if budget is not None and not isinstance(budget, Budget):
+        raise UsageError(f"budget={budget!r}: an outlast.Budget is expected")
+    new = new_run(spec, chosen, args, kwargs, tags or {}, settings, budget)
+    return Plan(spec, chosen, new, wait, if_owned, settings, budget=budget), opened
 
 
 def _refuse_in_loop() -> None:

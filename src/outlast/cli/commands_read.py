@@ -25,6 +25,12 @@ INTERRUPTED = "interrupted"
 RUN_HELP = "Its id, a unique prefix, or @last."
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP)]
+JournalArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help=f"{RUN_HELP[:-1]}; @store: the store as a whole, such as its breakers."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -48,10 +54,10 @@ def caller_of(ctx: typer.Context) -> Caller:
     return ctx.obj
 
 
-def missing_store(ctx: typer.Context) -> str | None:
-    """A sentence about the store if it does not exist yet."""
+def missing_store(ctx: typer.Context, what: str = "run") -> str | None:
+    """A sentence about the store if it does not exist yet, and so none of what is looked for."""
     path = Path(parse_url(caller_of(ctx).url).path)
-    return None if path.exists() else f"there is no store {path} yet, and so no run"
+    return None if path.exists() else f"there is no store {path} yet, and so no {what}"
 
 
 def existing_store(ctx: typer.Context) -> str:
@@ -142,13 +148,13 @@ def show(ctx: typer.Context, run: RunArgument, as_json: JsonOption = False) -> i
 
 def journal(
     ctx: typer.Context,
-    run: RunArgument,
+    run: JournalArgument,
     kind: Annotated[
         str | None, typer.Option(help="Only this kind, such as step.started, or step for all such.")
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Print the journal of a run: every event, as recorded."""
+    """Print the journal of a run, or of the store as a whole: every event, as recorded."""
     known = sorted(events.ALL)
     if kind and not any(_is_kind(name, kind) for name in known):
         raise UsageError(f"no event has the kind {kind!r}; the kinds are {', '.join(known)}")
@@ -170,7 +176,11 @@ def _is_kind(name: str, wanted: str) -> bool:
 def verify(
     ctx: typer.Context,
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Its id; all runs if left out.")
+        str | None,
+        typer.Argument(
+            metavar="RUN",
+            help="Its id, or @store; all runs and the store as a whole if left out.",
+        ),
     ] = None,
     head: Annotated[
         str | None, typer.Option(metavar="HASH", help="The head hash that you kept elsewhere.")

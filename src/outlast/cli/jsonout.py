@@ -2,14 +2,25 @@
 
 import json
 from dataclasses import asdict
+from decimal import Decimal
 
-from outlast.api.client import Verdict
+from msgspec import Struct, structs
+
+from outlast.amounts import in_words
+from outlast.api.client import BreakerView, Verdict
 from outlast.records import RunView, StoredEvent
 
 
 def run_json(view: RunView) -> dict[str, object]:
-    """A run: all fields of `RunView`, steps included. Times are seconds since the epoch."""
-    return asdict(view)
+    """A run: all fields of `RunView`, steps included. Times are seconds since the epoch, money is
+    text (`"0.30"`, or `"unlimited"`), so that it stays exact."""
+    # What a workflow returned is plain data already, and stays as it is.
+    return {**_plain_fields(asdict(view)), "result": view.result}
+
+
+def breaker_json(view: BreakerView) -> dict[str, object]:
+    """A breaker: all fields of `BreakerView`. Times are seconds since the epoch."""
+    return _plain_fields(asdict(view))
 
 
 def event_json(event: StoredEvent) -> dict[str, object]:
@@ -28,6 +39,24 @@ def event_json(event: StoredEvent) -> dict[str, object]:
 def verdict_json(verdict: Verdict) -> dict[str, object]:
     """What `verify` found about one run: all fields of `Verdict`."""
     return asdict(verdict)
+
+
+def _plain_fields(fields: dict[str, object]) -> dict[str, object]:
+    return {name: _plain(value) for name, value in fields.items()}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case Decimal():
+            return in_words(value)
+        case Struct():
+            return _plain_fields(structs.asdict(value))
+        case dict():
+            return _plain_fields(value)
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return value
 
 
 def _readable(data: bytes) -> object:

@@ -18,7 +18,14 @@ from rich.text import Text
 from typer.exceptions import TyperException
 
 from outlast import errors
-from outlast.cli import commands_act, commands_demo, commands_read, commands_replay
+from outlast.cli import (
+    commands_act,
+    commands_breakers,
+    commands_demo,
+    commands_read,
+    commands_replay,
+    commands_resume,
+)
 from outlast.cli.output import err, printable
 from outlast.cli.wording import Caller
 from outlast.worker.order import INTERRUPTED, USAGE
@@ -46,7 +53,7 @@ for _command in (
     commands_read.ls,
     commands_read.show,
     commands_read.journal,
-    commands_act.resume,
+    commands_resume.resume,
     commands_act.settle,
     commands_act.fork,
     commands_replay.replay,
@@ -54,6 +61,7 @@ for _command in (
     commands_demo.demo,
 ):
     app.command()(_command)
+app.add_typer(commands_breakers.app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from outlast.api.client import Client
 from outlast.cli.output import Terminal, printable, short
-from outlast.cli.wording import COLOURS, took
+from outlast.cli.wording import COLOURS, retries, retry, took
 from outlast.errors import StoreError, UnknownRun
 from outlast.records import FINAL, RunView, StepStatus, StepView
 from outlast.world import World
@@ -79,7 +79,7 @@ def _stop(view: RunView) -> str:
 def now_doing(view: RunView) -> str:
     """The current steps and the counts of a run, in one line."""
     current = [
-        printable(step.key) + (f" try {step.attempts}" * (step.attempts > 1))
+        retry(step) if retries(step) else printable(step.key) + _try(step)
         for step in view.steps
         if step.status == "running"
     ]
@@ -88,6 +88,10 @@ def now_doing(view: RunView) -> str:
     if view.turn is not None:
         parts.append(f"turn t{view.turn}")
     return " · ".join(parts)
+
+
+def _try(step: StepView) -> str:
+    return f" try {step.attempts}" if step.attempts > 1 else ""
 
 
 def _standing(step: StepView) -> tuple[StepStatus, float]:
@@ -107,6 +111,8 @@ def _ended(step: StepView) -> Text:
         line.append(f" after {took(step)}")
     if step.attempts > 1:
         line.append(f", {step.attempts} tries")
+    if step.refusals:
+        line.append(f", {step.refusals} refused")
     if step.error:
         line.append(f": {short(step.error, 200)}")
     return line

@@ -3,14 +3,25 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from msgspec import DecodeError
 from rich.text import Text
 
-from outlast.api.client import Verdict
+from outlast.api.client import BreakerView, Verdict
+from outlast.cli.journal_words import in_words
 from outlast.cli.output import columns, printable, short
 from outlast.cli.tracebacks import without_error
-from outlast.cli.wording import COLOURS, Caller, advice, clock, duration, status_text, took
-from outlast.events import RunAccepted, decode
+from outlast.cli.wording import (
+    COLOURS,
+    Caller,
+    advice,
+    clock,
+    cost,
+    duration,
+    retries,
+    status_text,
+    took,
+    tries,
+)
+from outlast.journal import STORE
 from outlast.records import FINAL, RunView, StepView, StoredEvent
 
 BAR = 28
@@ -88,6 +99,8 @@ def _header(view: RunView, now: float) -> Iterator[Text]:
     facts += [f"{key}={value}" for key, value in view.tags.items()]
     facts.append(f"trace {view.trace_id}")
     yield Text(printable(", ".join(facts)), style="dim")
+    for line in view.budget:
+        yield Text(f"budget: {printable(line)}", style="dim")
     if view.error:
         yield Text(printable(view.error), style="red")
         for line in without_error(view.traceback or "", view.error):
@@ -134,17 +147,20 @@ def timeline(view: RunView, now: float, width: int | None = None) -> Iterator[Te
     What does not fit into `width` follows below the table."""
     until = _horizon(view, now)
     span = max(until - view.created_at, 1e-9)
-    rows = [_cells("STEP", "TIME", "TOOK", "TRIES", "EFFECT", style="bold")]
+    priced = any(step.cost is not None for step in view.steps)
+    costs = ("COST",) if priced else ()
+    rows = [_cells("STEP", "TIME", "TOOK", "TRIES", *costs, "EFFECT", style="bold")]
     for step in view.steps:
         ended = until if step.ended is None else step.ended
         start = (step.started - view.created_at) / span
-        colour = COLOURS[step.status]
+        colour = COLOURS[_status(step)]
         rows.append(
             [
                 Text(printable(step.key)),
                 Text(bar(start, (ended - view.created_at) / span), style=colour),
                 Text(took(step)),
-                Text(str(step.attempts)),
+                Text(tries(step)),
+                *([Text(cost(step.cost))] if priced else []),
                 Text(step.effect),
             ]
         )
@@ -183,14 +199,25 @@ def _horizon(view: RunView, now: float) -> float:
     return max([now if live else view.updated_at, *ends])
 
 
+def _status(step: StepView) -> str:
+    """Its status, or that it waits for its next attempt, whoever executes the run then."""
+    return "waiting" if retries(step) else step.status
+
+
 def _outcome(step: StepView) -> Text:
-    text = Text(step.status, style=COLOURS[step.status])
+    text = Text(_status(step), style=COLOURS[_status(step)])
     text.append(_decision(step))
     if step.repeated and step.effect == "assumed":
         text.append(f", {TWICE}", style="yellow")
+    if step.inner:
+        text.append(f", client retried too: {printable(step.inner)}", style="yellow")
+    if step.retry_at is not None:
+        text.append(f" until {clock(step.retry_at)}")
     if step.error and step.status != "in-doubt":
         style = "red" if step.status == "failed" else "dim"
         text.append(f": {printable(step.error)}", style=style)
+        if step.fault_reason:
+            text.append(f" ({printable(f'{step.fault}: {step.fault_reason}')})", style="dim")
     return text
 
 
@@ -210,7 +237,8 @@ def journal_lines(events: Sequence[StoredEvent], *, cut: bool = True) -> Iterato
     Args:
         cut: show only the beginning of long data.
     """
-    rows = [_cells("SEQ", "TIME", "HASH", "KIND", "STEP", "DATA", style="bold")]
+    key = "BREAKER" if events and events[0].run_id == STORE else "STEP"
+    rows = [_cells("SEQ", "TIME", "HASH", "KIND", key, "DATA", style="bold")]
     for event in events:
         rows.append(
             [
@@ -219,26 +247,10 @@ def journal_lines(events: Sequence[StoredEvent], *, cut: bool = True) -> Iterato
                 Text(event.hash.hex()[:10], style="dim"),
                 Text(printable(event.kind), style=_kind_colour(event.kind)),
                 Text(printable(event.key or "-")),
-                Text(_words(event) or _data(event, cut)),
+                Text(in_words(event) or _data(event, cut)),
             ]
         )
     return columns(rows)
-
-
-def _words(event: StoredEvent) -> str:
-    """An operator's decision about the journal itself, in words; nothing for other events."""
-    if event.kind != RunAccepted.kind:
-        return ""
-    try:
-        accepted = decode(event.kind, event.data)
-    except DecodeError:  # an altered store is shown as it is; `outlast verify` judges it
-        return ""
-    assert isinstance(accepted, RunAccepted)
-    by = f" by {accepted.by}" if accepted.by else ""
-    return printable(
-        f"the code at hand accepted{by}: calls from {accepted.step} on (since event "
-        f"{accepted.since}) count no longer"
-    )
 
 
 def _data(event: StoredEvent, cut: bool) -> str:
@@ -260,8 +272,62 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> Iterator[Text]:
         yield line
 
 
+def breaker_list(views: Sequence[BreakerView], now: float) -> Iterator[Text]:
+    """The lines of `outlast breakers`: a heading and one line for each breaker."""
+    names = ("BREAKER", "STATE", "FAILURES", "TRIPS", "NEXT PROBE", "PROBING", "LAST FAULT")
+    rows = [_cells(*names, style="bold")]
+    for view in views:
+        of = view.settings
+        rows.append(
+            [
+                Text(printable(view.name)),
+                breaker_state(view),
+                Text(f"{view.failures} of {of.failures} in {of.window:g} s"),
+                Text(str(view.trips)),
+                Text(_next_probe(view, now)),
+                Text(printable(", ".join(view.probes)) or "-"),
+                Text(_last_fault(view, now)),
+            ]
+        )
+    return columns(rows)
+
+
+def breaker_state(view: BreakerView) -> Text:
+    """The state of a breaker."""
+    return Text(view.state, style=_BREAKER_COLOURS[view.state])
+
+
+_BREAKER_COLOURS = {"closed": "green", "open": "red", "half-open": "yellow"}
+
+
+def _next_probe(view: BreakerView, now: float) -> str:
+    if view.until is not None:
+        return f"{clock(view.until)} (in {duration(view.until - now)})"
+    if view.state == "closed":
+        return "-"
+    return "under way" if view.probes else "next call"
+
+
+def _last_fault(view: BreakerView, now: float) -> str:
+    if view.last_fault_at is None:
+        return "-"
+    said = short(view.last_fault, OUTCOME) or "unknown"
+    return f"{said}, {duration(now - view.last_fault_at)} ago"
+
+
 def _kind_colour(kind: str) -> str:
-    return COLOURS.get(kind.rpartition(".")[2].replace("_", "-"), "")
+    end = kind.rpartition(".")[2].replace("_", "-")
+    return COLOURS.get(end) or _KIND_COLOURS.get(kind, "")
+
+
+_KIND_COLOURS = {
+    "step.refused": "yellow",
+    "breaker.opened": "red",
+    "breaker.tripped": "red",
+    "breaker.probed": "yellow",
+    "breaker.closed": "green",
+    "breaker.reset": "green",
+}
 
 
 def _cells(*texts: str, style: str = "") -> list[Text]:

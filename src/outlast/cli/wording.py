@@ -1,13 +1,15 @@
 """Times, statuses and advice in words."""
 
+import re
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rich.text import Text
 
+from outlast.amounts import in_words
 from outlast.cli.output import printable
-from outlast.records import RunView, StepView
+from outlast.records import RunView, StepView, Usage
 from outlast.worker.stores import reaching, url_or_default
 
 COLOURS = {
@@ -70,9 +72,27 @@ def took(step: StepView) -> str:
     return f"≥ {duration(step.worked)}" if step.worked else "?"
 
 
+def tries(step: StepView) -> str:
+    """How often a step was tried, and how often its breaker did not let it."""
+    return str(step.attempts) + (f"+{step.refusals} refused" if step.refusals else "")
+
+
+def cost(spent: Usage | None) -> str:
+    """What something has cost; `-` if nothing was charged for it."""
+    if spent is None:
+        return "-"
+    parts = ["USD unknown" if spent.usd is None else f"{in_words(spent.usd)} USD"]
+    if spent.tokens != 0:
+        parts.append("tokens unknown" if spent.tokens is None else f"{spent.tokens} tokens")
+    return ", ".join(parts)
+
+
 def clock(at: float) -> str:
     """A moment in local time, to the millisecond."""
-    local = datetime.fromtimestamp(at, tz=UTC).astimezone()
+    try:
+        local = datetime.fromtimestamp(at, tz=UTC).astimezone()
+    except (ValueError, OverflowError, OSError):  # in an altered store may stand any number
+        return f"{at:g} s after 1970"
     return local.replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
 
 
@@ -104,15 +124,16 @@ def advice(view: RunView, caller: Caller, now: float) -> list[str]:
         case "failed" | "killed":
             return _advice_for_ended(view, caller)
         case "held":
-            return [*_advice_for_held(view, caller), resume, *_or_accept(view, caller)]
+            more = [*_or_accept(view, caller), *_or_declare(view)]
+            return [*_advice_for_held(view, caller), resume, *more]
         case _ if view.interrupted:
             return ["Whoever executed it is gone; nothing is lost. To go on:", resume]
         case _ if view.owner is not None:
             wait = "  " + caller.command("resume", view.run_id, "--wait")
             owner = f"{printable(view.owner)} goes on with it"
-            return [*_sleep(view, now), f"{owner}. To wait for its end:", wait]
+            return [*waits_for(view, now), f"{owner}. To wait for its end:", wait]
         case _:
-            begin = _sleep(view, now)
+            begin = waits_for(view, now)
             then = "From then on:" if begin else "It waits for a process to execute it:"
             return [*begin, then, resume]
 
@@ -136,15 +157,38 @@ def _advice_for_ended(view: RunView, caller: Caller) -> list[str]:
     return [f"{again}To go on with a copy of what it has done:", f"  {fork}"]
 
 
-def _sleep(view: RunView, now: float) -> list[str]:
+def waits_for(view: RunView, now: float) -> list[str]:
+    """What a run waits for, and until when; nothing if it can go on."""
     if view.status != "waiting" or view.due_at is None or view.due_at <= now:
         return []
-    return [f"It sleeps until {clock(view.due_at)} (in {duration(view.due_at - now)})."]
+    until = f"until {clock(view.due_at)} (in {duration(view.due_at - now)})"
+    next_ = min((step for step in view.steps if retries(step)), key=_retry_at, default=None)
+    if next_ is None or _retry_at(next_) > view.due_at:
+        return [f"It sleeps {until}."]
+    return [f"It waits {until}: {retry(next_)}."]
+
+
+def retries(step: StepView) -> bool:
+    """Whether a step waits for its next attempt."""
+    return step.retry_at is not None
+
+
+def _retry_at(step: StepView) -> float:
+    assert step.retry_at is not None
+    return step.retry_at
+
+
+def retry(step: StepView) -> str:
+    """What a step that waits for its next attempt waits for."""
+    if step.breaker:
+        return f"breaker {printable(step.breaker)} does not let {printable(step.key)} be called"
+    return f"{printable(step.key)} is tried again then"
 
 
 _HELD = {
     "paused": "Somebody paused it. To go on:",
-    "over-budget": "It has used up its budget. Raise the budget, then:",
+    "over-budget": "Or set another budget in the code, then:",
+    "looping": "To let it go on for as many calls again:",
     "diverged": "The code no longer fits what is recorded. Put the recorded code back, then:",
     "crash-loop": "Its process died again and again in one attempt. Find out why, then:",
     "stuck": "A step outlived its timeout and could not be stopped. End its process, then:",
@@ -152,8 +196,25 @@ _HELD = {
 }
 
 
+_ADD = re.compile(r"--(add|charge) (\w+)=")
+"""How a hold names the limit that was reached."""
+
+
 def _advice_for_held(view: RunView, caller: Caller) -> list[str]:
     doubts = [step for step in view.steps if step.status == "in-doubt"]
+    if view.reason == "over-budget":
+        named = _ADD.search(view.fix or "")
+        option, limit = named.groups() if named else ("add", "usd")
+        how = "To go on:" if option == "add" else "Say what the unknown costs came to:"
+        raised = caller.command("resume", view.run_id, f"--{option}", f"{limit}=AMOUNT")
+        return [
+            f"Nothing that is finished is run or paid for again. {how}",
+            f"  {raised}",
+            _HELD[view.reason],
+        ]
+    if view.reason == "looping":
+        journal = caller.command("journal", view.run_id)
+        return ["To see what the tool answered:", f"  {journal}", _HELD[view.reason]]
     if view.reason != "in-doubt" or not doubts:
         return [_HELD.get(view.reason or "", "Deal with the cause, then:")]
     lines = ["Find out whether it happened, say so with one of these, and then resume:"]
@@ -161,6 +222,16 @@ def _advice_for_held(view: RunView, caller: Caller) -> list[str]:
         for answer in (("--done", '"TEXT"'), ("--not-done",), ("--failed", "TEXT")):
             lines.append("  " + caller.command("settle", view.run_id, step.key, *answer))
     return lines
+
+
+def _or_declare(view: RunView) -> list[str]:
+    """How code says that what looks like a loop is meant."""
+    if view.reason != "looping":
+        return []
+    return [
+        "If the tool is meant to be asked again and again: @step(effect='read', poll=True); to "
+        "allow more such calls: @workflow(max_repeats=...)."
+    ]
 
 
 def _or_accept(view: RunView, caller: Caller) -> list[str]:

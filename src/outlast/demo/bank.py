@@ -6,8 +6,12 @@
 
 A key is booked once: a repeat gets the first answer again, another body under the same key a 422.
 Nothing else stops a second refund of an order, so a caller that changed its key would be seen.
+
+`--outage 2-5` makes it fail: the second to the fifth request for a refund are answered with 503,
+and nothing is booked. They are counted and not timed, so that a slow machine sees the same outage.
 """
 
+import re
 import threading
 from pathlib import Path
 
@@ -23,6 +27,11 @@ from outlast.demo.serving import (
 from outlast.world import World
 
 Answer = tuple[int, dict[str, object]]
+
+OUT_OF_ORDER: Answer = (503, {"error": "the payment server is out of order"})
+
+OUTCOMES = {200: "repeated", 201: "booked", 503: "unavailable"}
+"""What the record of requests calls a status; any other one is `refused`."""
 
 # id: item, price in cents, date of delivery
 ORDERS: dict[str, tuple[str, int, str]] = {
@@ -50,14 +59,21 @@ class Bank:
     """Orders and a ledger. Thread-safe; what it has answered survives any crash.
 
     Args:
-        folder: holds `ledger.jsonl` (one line a booking) and `requests.jsonl` (one a request).
+        folder: holds `ledger.jsonl` (one line a booking) and `requests.jsonl` (one a request for a
+            refund: what became of it, when it came in seconds since the epoch, and how many others
+            were beside it, not answered yet).
+        outage: numbers of the requests, from 1, that are answered with 503.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, outage: range = range(0)) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
+        self._world = World()
         self._ledger = Lines(folder / "ledger.jsonl")
         self._requests = Lines(folder / "requests.jsonl")
+        self._outage = outage
+        self._number = len(self._requests.read())
+        self._unanswered = 0
 
     def order(self, order_id: str) -> Answer:
         """An order as customers' services may see it. Amounts are in cents."""
@@ -72,12 +88,27 @@ class Bank:
             "refunded": sum(_cents(line["amount"]) for line in self._bookings(order_id)),
         }
 
-    def refund(self, key: str, order_id: object, amount: object) -> Answer:
-        """Book a refund under an idempotency key, or give the answer that the key got before."""
+    def refund(self, key: str, order_id: object, amount: object, latency: float = 0.0) -> Answer:
+        """Book a refund under an idempotency key, or give the answer that the key got before.
+
+        Args:
+            latency: seconds until the answer is out, once it is certain.
+        """
         with self._lock:
-            status, body = self._refund(key, order_id, amount)
-            outcome = {200: "repeated", 201: "booked"}.get(status, "refused")
-            self._requests.append({"key": key, "order_id": order_id, "outcome": outcome})
+            self._number += 1
+            if self._number in self._outage:
+                status, body = OUT_OF_ORDER
+            else:
+                status, body = self._refund(key, order_id, amount)
+            line = {"key": key, "order_id": order_id, "outcome": OUTCOMES.get(status, "refused")}
+            beside = self._unanswered
+            self._requests.append({**line, "at": self._world.wall(), "beside": beside})
+            self._unanswered += 1
+        # The worst moment to be killed: the money is booked and nobody knows.
+        self._world.pause(latency)
+        # Before the answer is out, or whoever asks again at once would count as beside it.
+        with self._lock:
+            self._unanswered -= 1
         return status, body
 
     def ledger(self) -> Answer:
@@ -138,20 +169,32 @@ def handler(bank: Bank, latency: float) -> type[JsonHandler]:
             elif not key:
                 self.answer(400, {"error": "send a header Idempotency-Key"})
             else:
-                reply = bank.refund(key, body.get("order_id"), body.get("amount"))
-                # The worst moment to be killed: the money is booked and nobody knows.
-                World().pause(latency)
-                self.answer(*reply)
+                self.answer(*bank.refund(key, body.get("order_id"), body.get("amount"), latency))
 
     return Handler
+
+
+def numbers(text: str) -> range:
+    """`2-5` as the numbers 2, 3, 4 and 5.
+
+    Raises:
+        ValueError: the text is not like that.
+    """
+    found = re.fullmatch(r"([0-9]+)-([0-9]+)", text)
+    if found is None:
+        raise ValueError(f"{text!r} is not FIRST-LAST")
+    return range(int(found[1]), int(found[2]) + 1)
 
 
 def main() -> None:
     """Serve until the process is ended."""
     parser = arguments("The demo's payment server")
     parser.add_argument("--data", type=Path, required=True, help="folder of the ledger")
+    parser.add_argument(
+        "--outage", type=numbers, default=range(0), metavar="FIRST-LAST", help="requests that fail"
+    )
     options = parser.parse_args()
-    bank = Bank(options.data)
+    bank = Bank(options.data, options.outage)
     with HttpServer((LOOPBACK, options.port), handler(bank, options.latency)) as server:
         ready(server.server_port, with_parent=options.with_parent)
         server.serve_forever()

@@ -22,9 +22,11 @@ You are the refund desk of Northlight Lamps. You get one mail. Work on it with y
 - Refund the full price of an order if it was delivered at most 30 days before the mail was
   written and nothing has been refunded on it yet. Amounts are in cents.
 - Then send exactly one reply that tells what you did, or asks for what you need to know.
+- If the bank is out of order, so that a refund has to be tried later: do not try again. Tell the
+  customer in the reply that it takes longer, and the decision is: postponed.
 - Do not reply to automatic mails and advertisements.
 When done with the mail, answer with one of these and nothing else:
-refunded / already refunded / declined / asked back / ignored"""
+refunded / already refunded / declined / asked back / postponed / ignored"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,21 @@ class Message:
     call_id: str = ""
 
 
-async def complete(base_url: str, model: str, messages: Sequence[Message]) -> Message:
+@dataclass(frozen=True)
+class Answer:
+    """What the model says next, and what it took.
+
+    Attributes:
+        read, written: tokens; None if the server does not say.
+    """
+
+    message: Message
+    model: str
+    read: int | None = None
+    written: int | None = None
+
+
+async def complete(base_url: str, model: str, messages: Sequence[Message]) -> Answer:
     """Ask the model for the next message.
 
     The key is read from $OPENAI_API_KEY here and goes nowhere else. Retries are left to the step.
@@ -76,7 +92,15 @@ async def complete(base_url: str, model: str, messages: Sequence[Message]) -> Me
             tools=TOOLS,
             temperature=0,
         )
-    return _from_wire(answer)
+    usage = answer.usage
+    if usage is None:
+        return Answer(_from_wire(answer), model)
+    return Answer(_from_wire(answer), model, usage.prompt_tokens, usage.completion_tokens)
+
+
+def size(messages: Sequence[Message]) -> int:
+    """About how many tokens a conversation has; rather too many than too few."""
+    return len(json.dumps([_to_wire(message) for message in messages])) // 3
 
 
 def _from_wire(answer: "ChatCompletion") -> Message:

@@ -4,6 +4,7 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,11 +43,18 @@ class Children:
 
     def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
         """Start `python -m outlast.demo.MODULE`; its output goes to the log of that name."""
+        return self._start(module, f"outlast.demo.{module}", arguments)
+
+    def command(self, *words: str) -> subprocess.Popen[str]:
+        """Start the command `outlast` with these words; its output goes to a log, too."""
+        return self._start("outlast", "outlast", words)
+
+    def _start(self, name: str, module: str, arguments: Sequence[str]) -> subprocess.Popen[str]:
         # A proxy of the user's is for the outside world, not for loopback.
         hosts = ",".join(filter(None, (os.environ.get("NO_PROXY"), "127.0.0.1,localhost")))
-        with self.log(module).open("a") as log:
+        with self.log(name).open("a") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", f"outlast.demo.{module}", *arguments],
+                [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE if "--with-parent" in arguments else log,
                 stderr=log,

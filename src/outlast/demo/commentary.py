@@ -78,13 +78,14 @@ def report(console: Console, checks: Sequence[Check], notes: Sequence[str]) -> N
         table.add_row(mark, check.name, escape(check.found))
     console.print()
     console.print(table)
-    console.print()
+    if notes:
+        console.print()
     for note in notes:
         console.print(note, soft_wrap=True)
 
 
 def farewell(console: Console, store: str, folder: Path) -> None:
     """Print commands that show what the show has left behind."""
-    console.print(f"\nAll of it is in {folder}. Look at the run:", soft_wrap=True)
-    for command in ("ls", f"show {RUN_ID}", f"journal {RUN_ID}", f"verify {RUN_ID}"):
+    console.print(f"\nAll of it is in {folder}. Look at the runs:", soft_wrap=True)
+    for command in ("ls", f"show {RUN_ID}", f"journal {RUN_ID}", "breakers", "verify"):
         console.print(f"  outlast --store {store} {command}", soft_wrap=True, markup=False)

@@ -9,12 +9,11 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from outlast import Client
 from outlast.demo.agent import Job
 from outlast.demo.child import RUN_ID
 from outlast.demo.children import Children, DemoFailed, end
+from outlast.demo.shop import start_desk
 from outlast.errors import UnknownRun
 from outlast.records import RunView, StepView, StoredEvent
 from outlast.world import World
@@ -96,7 +95,7 @@ class Stage:
     ) -> None:
         self._children = children
         self._store = store
-        self._job = msgspec.json.encode(job).decode()
+        self._job = job
         self._world = World()
         self._end = self._world.boot() + limit
         self._client = Client(store)
@@ -137,7 +136,7 @@ class Stage:
         return next((v.problem or "altered" for v in self._client.verify(RUN_ID) if not v.ok), None)
 
     def _start(self) -> "subprocess.Popen[str]":
-        return self._children.start("child", "--store", self._store, "--job", self._job)
+        return start_desk(self._children, self._store, self._job, RUN_ID)
 
     def _start_and_kill(self, aim: Aim) -> Kill | None:
         """None if the run was over before the kill could land."""

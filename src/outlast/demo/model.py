@@ -5,18 +5,33 @@ It speaks OpenAI's chat-completions wire format, so that the agent's client is t
     GET  /v1/models
     POST /v1/chat/completions    with tools; errors in OpenAI's form
 
-Behind the wire are the rules of `outlast.demo.rules` in place of a language model.
+Behind the wire are the rules of `outlast.demo.rules` in place of a language model. With `--data`
+it keeps a bill: one line for each answer, what it was to and what it costs.
 """
 
 import hashlib
 import json
+import threading
 from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
 
 from outlast.demo import rules
-from outlast.demo.serving import LOOPBACK, BadRequest, HttpServer, JsonHandler, arguments, ready
+from outlast.demo.serving import (
+    LOOPBACK,
+    BadRequest,
+    HttpServer,
+    JsonHandler,
+    Lines,
+    arguments,
+    ready,
+)
 from outlast.world import World
 
 MODEL = "refund-rules-1"
+
+PRICE = (Decimal("0.000002"), Decimal("0.000008"))
+"""US dollars for a token read and for one written. Nobody has to pay them."""
 
 
 class ApiError(Exception):
@@ -91,7 +106,7 @@ def _message(move: list[rules.ToolCall] | rules.Decision, digest: str) -> dict[s
 
 
 def _usage(messages: list[object], message: dict[str, object]) -> dict[str, int]:
-    # Four characters a token is the usual rule of thumb; nobody is billed.
+    # Four characters a token is the usual rule of thumb.
     prompt, completion = len(json.dumps(messages)) // 4, len(json.dumps(message)) // 4
     return {
         "prompt_tokens": prompt,
@@ -100,7 +115,31 @@ def _usage(messages: list[object], message: dict[str, object]) -> dict[str, int]
     }
 
 
-def handler(latency: float) -> type[JsonHandler]:
+class Bill:
+    """What the server wants for its answers. Thread-safe.
+
+    Args:
+        folder: holds `bill.jsonl`, one line an answer: the id of the answer, which is the same for
+            the same conversation, its tokens, and what they cost.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._lines = Lines(folder / "bill.jsonl")
+
+    def add(self, answer: Mapping[str, object]) -> None:
+        """Charge for an answer."""
+        usage = answer["usage"]
+        assert isinstance(usage, dict)
+        read, written = usage["prompt_tokens"], usage["completion_tokens"]
+        usd = read * PRICE[0] + written * PRICE[1]
+        line = {"answer": answer["id"], "read": read, "written": written, "usd": str(usd)}
+        with self._lock:
+            self._lines.append(line)
+
+
+def handler(latency: float, bill: Bill | None = None) -> type[JsonHandler]:
     """The HTTP face of the rules, which take `latency` seconds to think."""
     world = World()
 
@@ -123,6 +162,8 @@ def handler(latency: float) -> type[JsonHandler]:
             except ApiError as problem:
                 self._refuse(problem)
             else:
+                if bill is not None:
+                    bill.add(answer)
                 world.pause(latency)
                 self.answer(200, answer)
 
@@ -138,8 +179,11 @@ def _no_such_page(path: str) -> ApiError:
 
 def main() -> None:
     """Serve until the process is ended."""
-    options = arguments("The demo's model server").parse_args()
-    with HttpServer((LOOPBACK, options.port), handler(options.latency)) as server:
+    parser = arguments("The demo's model server")
+    parser.add_argument("--data", type=Path, help="folder of the bill; none is kept without")
+    options = parser.parse_args()
+    bill = None if options.data is None else Bill(options.data)
+    with HttpServer((LOOPBACK, options.port), handler(options.latency, bill)) as server:
         ready(server.server_port, with_parent=options.with_parent)
         server.serve_forever()
 

@@ -14,12 +14,15 @@ from typing import Literal
 
 RETURN_DAYS = 30
 
+DELAY = "it takes a little longer"
+"""What a letter says that is not the last one about its mail."""
+
 ORDER = re.compile(r"\bNL-\d{4}\b")
 QUOTED = re.compile(r"^\s*>")
 # The desk's customers write in five languages; a word of each is enough for rules.
 MONEY_BACK = re.compile(r"refund|money back|erstatt|rembours|возврат|返金", re.IGNORECASE)
 
-Decision = Literal["refunded", "already refunded", "declined", "asked back", "ignored"]
+Decision = Literal["refunded", "already refunded", "declined", "asked back", "postponed", "ignored"]
 """The one word (or two) that the model says last about a mail."""
 
 
@@ -49,6 +52,7 @@ class Situation:
     mail: str = ""
     looked_up: dict[str, Order | None] = field(default_factory=dict)
     booked: set[str] = field(default_factory=set)
+    postponed: set[str] = field(default_factory=set)
     replied: bool = False
 
 
@@ -68,14 +72,16 @@ def decide(messages: Sequence[Mapping[str, object]]) -> list[ToolCall] | Decisio
         return [ToolCall("look_up_order", {"order_id": order}) for order in unseen]
     known = [order for number in orders if (order := now.looked_up[number])]
     due = [order for order in known if _is_due(order, _date(headers))]
-    if unpaid := [order for order in due if order.order_id not in now.booked]:
+    tried = now.booked | now.postponed
+    if untried := [order for order in due if order.order_id not in tried]:
         return [
             ToolCall("refund", {"order_id": order.order_id, "amount": order.paid})
-            for order in unpaid
+            for order in untried
         ]
-    decision = _decision(known, due)
+    late = [order for order in due if order.order_id in now.postponed]
+    decision = "postponed" if late else _decision(known, due)
     if not now.replied:
-        return [ToolCall("send_reply", {"text": _letter(decision, due or known)})]
+        return [ToolCall("send_reply", {"text": _letter(decision, late or due or known)})]
     return decision
 
 
@@ -110,7 +116,8 @@ def _note(now: Situation, tool: str, answer: dict[str, object]) -> None:
         )
         now.looked_up[order.order_id] = order
     elif tool == "refund":
-        now.booked.add(str(answer["order_id"]))
+        tried = now.postponed if "try_later" in answer else now.booked
+        tried.add(str(answer["order_id"]))
     elif tool == "send_reply":
         now.replied = True
 
@@ -142,6 +149,8 @@ def _letter(decision: Decision, orders: list[Order]) -> str:
         "declined": f"your {items} was delivered more than {RETURN_DAYS} days ago, "
         "so we cannot refund it.",
         "asked back": "which order is it about? Please send us its number (NL- and four digits).",
+        "postponed": f"you will get your money back for {items}, but {DELAY}: "
+        "our bank has a problem. We try again and write to you when it is done.",
     }[decision]
     return f"Hello,\n\n{body}\n\nYour refund desk\n"
 

@@ -5,13 +5,14 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
 from outlast import Client
-from outlast.demo import audit, mails
+from outlast.demo import audit, mails, outage, shortage
 from outlast.demo.agent import Job
 from outlast.demo.audit import Check
 from outlast.demo.child import RUN_ID
@@ -19,6 +20,7 @@ from outlast.demo.children import Children, DemoFailed
 from outlast.demo.commentary import Commentary, farewell, report
 from outlast.demo.killer import Aim, Kill, Stage, plan
 from outlast.demo.model import MODEL
+from outlast.demo.shop import open_shop
 from outlast.errors import UnknownRun, UsageError
 from outlast.records import RunView, StoredEvent
 from outlast.world import World
@@ -26,12 +28,15 @@ from outlast.world import World
 MARK = ".outlast-demo"
 """A file that says: this folder is the demo's, it may be made anew."""
 
-LATENCY = ("--latency", "0.03")
-"""Seconds that each server takes, so that a kill can land inside a call."""
-
 LIMIT = 120.0
 LIMIT_REAL_MODEL = 1800.0
-"""Seconds after which a run is given up. The usual show takes a quarter of a minute."""
+"""Seconds after which a run is given up. The usual show takes half a minute in all."""
+
+SCENES = {
+    "The payment server fails": outage.play,
+    "A run comes to the end of its money": shortage.play,
+}
+"""What is played after the kills, always with the built-in model, which has a price."""
 
 STEPS_PER_MAIL = 5
 """A low guess, for a real model, whose work is not known beforehand."""
@@ -115,20 +120,21 @@ def store_of(options: Options) -> str:
     """The URL of the store for the run that is killed.
 
     Raises:
-        UsageError: a run of the demo's name is in that store already.
+        UsageError: a run of one of the demo's names is in that store already.
         StoreError: the store cannot be used.
     """
     if options.store is None:
         return _url(options.folder / "outlast.db")
     url = options.store if "://" in options.store else _url(Path(options.store))
     client = Client(url)
-    try:
-        client.run(RUN_ID)
-    except UnknownRun:
-        return url
-    finally:
-        client.close()
-    raise UsageError(f"{options.store} has a run {RUN_ID} already: choose another store")
+    for run_id in (RUN_ID, *outage.RUN_IDS, shortage.RUN_ID):
+        try:
+            taken = client.run(run_id).run_id == run_id  # and not one that only begins like it
+        except UnknownRun:
+            continue
+        if taken:
+            raise UsageError(f"{options.store} has a run {run_id} already: choose another store")
+    return url
 
 
 def inspect(
@@ -160,44 +166,37 @@ def inspect(
 
 def _show(options: Options, store: str, children: Children, console: Console) -> int:
     seed = int(World().random() * 10_000) if options.seed is None else options.seed
-    folder = options.folder
+    folder, shop = options.folder, partial(open_shop, children)
     steps = STEPS_PER_MAIL * len(mails.names(mails.INBOX))
     reference: RunView | None = None
     with console.status("First without disturbance, to know the result") as status:
         if options.base_url is None:
             rehearsal = folder / "undisturbed"
-            job = _open_shop(children, rehearsal, options)
+            job = shop(rehearsal)
             comment = Commentary(console, status)
             undisturbed = _play(children, _url(rehearsal / "outlast.db"), job, [], comment)
             reference = undisturbed.view
             steps = len(reference.steps)
             console.print(f"Undisturbed: {steps} steps, nothing killed.")
         console.print(f"Now with {options.kills} kills. Again the same: --seed {seed}\n")
-        job = _open_shop(children, folder, options)
+        job = shop(folder, base_url=options.base_url, model=options.model)
         aims = plan(random.Random(seed), options.kills, steps)
         played = _play(children, store, job, aims, Commentary(console, status))
     checks = inspect(folder, played, reference, options.kills)
     report(console, checks, _notes(folder, played))
+    for title, play in SCENES.items():
+        console.print(f"\n[bold]{title}[/]")
+        with console.status(title):
+            say = partial(_say, console)
+            more = play(children, store, folder / play.__module__.rpartition(".")[2], say)
+        report(console, more, ())
+        checks += more
     farewell(console, shlex.quote(options.store or str(folder / "outlast.db")), folder)
     return 0 if all(check.ok for check in checks) else 1
 
 
-def _open_shop(children: Children, folder: Path, options: Options) -> Job:
-    """Start the servers that the desk works with."""
-    (bank,) = children.serve("bank", "--data", str(folder / "bank"), *LATENCY)
-    smtp, mailbox = children.serve("mailbox", "--data", str(folder / "mailbox"), *LATENCY)
-    base_url = options.base_url
-    if base_url is None:
-        (model,) = children.serve("model", *LATENCY)
-        base_url = f"http://127.0.0.1:{model}/v1"
-    return Job(
-        inbox=str(mails.INBOX),
-        bank=f"http://127.0.0.1:{bank}",
-        smtp=f"127.0.0.1:{smtp}",
-        mailbox=f"http://127.0.0.1:{mailbox}",
-        base_url=base_url,
-        model=options.model or MODEL,
-    )
+def _say(console: Console, line: str) -> None:
+    console.print(escape(line), soft_wrap=True)
 
 
 def _play(

@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import Raw
 
 from outlast import codec, events
-from outlast.engine.ended import Ended, Raised, Returned, TimedOut
+from outlast.engine.ended import Ended, Raised, Returned, TimedOut, as_failure
 from outlast.engine.holds import stuck
 from outlast.engine.requests import Body
 from outlast.engine.run import Run
@@ -68,7 +68,8 @@ class BodyThread(threading.Thread):
         except Exception as exc:
             ended = Raised(exc)
         except BaseException as exc:  # such as SystemExit: goes where it would without a timeout
-            ended = exc
+            failure = as_failure(exc)
+            ended = exc if failure is None else Raised(failure)
         with self._lock:
             self.ended = ended
             keep = self._overdue and request.attempt.run.stop is not None
@@ -110,7 +111,8 @@ class BodyTask:
         if task.cancelled():
             self.ended = cancelled_from_within()
         elif (exc := task.exception()) is not None:
-            self.ended = Raised(exc) if isinstance(exc, Exception) else exc
+            failure = as_failure(exc)
+            self.ended = exc if failure is None else Raised(failure)
         else:
             self.ended = Returned(task.result())
         self._over.set()
@@ -189,10 +191,11 @@ def _how_it_ended(
         exc = body.task.exception()
         if exc is None:
             return Returned(body.task.result())
-        if isinstance(exc, Exception) and (timed_out is None or not isinstance(exc, TimeoutError)):
-            return Raised(exc)
-        if not isinstance(exc, Exception) and cancelled is None:
+        failure = as_failure(exc)
+        if failure is None and cancelled is None:
             raise exc
+        if failure is not None and (timed_out is None or not isinstance(failure, TimeoutError)):
+            return Raised(failure)
     if cancelled is not None:
         raise cancelled
     return cancelled_from_within() if timed_out is None else TimedOut(timed_out)

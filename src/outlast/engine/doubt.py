@@ -2,6 +2,8 @@
 
 from collections.abc import Generator
 
+from msgspec.structs import replace
+
 from outlast import codec, events
 from outlast.engine.ended import Raised, Returned
 from outlast.engine.history import Past
@@ -11,10 +13,11 @@ from outlast.engine.requests import Body, Call, Flow, Late, Reply, Request, Writ
 from outlast.engine.run import AttemptInfo, Run
 from outlast.engine.spec import has_unresolved_hints, return_hint
 from outlast.engine.stopping import hold
+from outlast.engine.verdict import fault_of
 from outlast.errors import InDoubt, NotDone, NotStorable, UsageError
 from outlast.events import ErrorRecord, Event
 from outlast.journal import Entry
-from outlast.policy.faults import certainly_not_done, classify
+from outlast.policy.faults import certainly_not_done
 from outlast.records import Done, Unknown
 
 
@@ -61,7 +64,8 @@ def _has_late_result(run: Run, call: Call, past: Past) -> Generator[Request, Rep
         yield from complete(run, call, past, ended.value, events.StepReconciled("done", LATE))
         return True
     if isinstance(ended, Raised) and certainly_not_done(ended.exc, call.spec.not_done):
-        error = codec.encode_error(ended.exc, classify(ended.exc).kind)
+        fault = fault_of(call.spec, ended.exc, run.world.wall())
+        error = replace(codec.encode_error(ended.exc, fault.kind), reason=fault.reason)
         yield from _not_done(run, call, past, error, LATE)
         return True
     if past.late is not None and past.late.attempt == past.attempts and bytes(past.late.value):

@@ -14,7 +14,7 @@ from outlast.engine.bodies import (
     cancelled_from_within,
     late_result,
 )
-from outlast.engine.ended import Ended, Raised, Returned
+from outlast.engine.ended import Ended, Raised, Returned, as_failure
 from outlast.engine.order import PASSES, Sequencer
 from outlast.engine.requests import (
     Body,
@@ -134,7 +134,7 @@ def _perform_sync(request: Request, run: Run) -> Reply:
             _sleep(request.due, run)
             return None
         case Drain():
-            _drain(run)
+            _drain(run, request)
             return None
         case Forever():
             return None  # only asynchronous code can be cancelled: the code has changed colour
@@ -150,6 +150,8 @@ def _call(request: Body) -> Ended:
         return Returned(request.fn(*request.args, **request.kwargs))
     except Exception as exc:
         return Raised(exc)
+    except BaseExceptionGroup as group:
+        return _raised(group)
     finally:
         ATTEMPT.reset(token)
         attempt.run.body_ended(attempt.key)
@@ -157,8 +159,8 @@ def _call(request: Body) -> Ended:
 
 def _sleep(due: float, run: Run) -> None:
     alarm = Alarm(due, run.world)
-    if not run.wait and alarm.remaining():
-        _drain(run)
+    if alarm.remaining() > run.longest_wait:
+        _drain(run, Drain())
         run.request_stop(Asleep(due))
     wake = threading.Event()
     with run.watch(wake.set):
@@ -171,12 +173,12 @@ def _sleep(due: float, run: Run) -> None:
             run.world.pause(min(left, run.settings.max_sleep), wake)
 
 
-def _drain(run: Run) -> None:
+def _drain(run: Run, request: Drain) -> None:
     if _in_loop():
         return  # what is open ends in this very loop, so waiting here would never end
     wake = threading.Event()
     with run.watch(wake.set, idle=True):
-        while run.open and (left := run.patience()):
+        while not request.over(run) and (left := run.patience()):
             wake.clear()
             run.world.pause(min(left, run.settings.max_sleep), wake)
 
@@ -219,7 +221,7 @@ async def _perform_async(request: Request, run: Run) -> Reply:
             await _sleep_async(request.due, run)
             return None
         case Drain():
-            await _drain_async(run)
+            await _drain_async(run, request)
             return None
         case Forever():
             assert run.sequencer is not None
@@ -284,11 +286,23 @@ async def _commit(item: OwnerWrite, run: Run, request: Write) -> int:
         except asyncio.CancelledError as cancel:
             cancelled, news = cancel, loop.create_future()
     order = results[0]
-    if isinstance(order, Exception):  # a refused write matters more than the cancellation
+    if isinstance(order, Exception):
+        if cancelled is not None and not isinstance(order, LostRun | RunMoved | StoreError):
+            _cancel_again()
         raise order
     if cancelled is not None and not request.shielded:
         raise cancelled
     return order
+
+
+def _cancel_again() -> None:
+    """The flow first learns that its write was refused, then, at its next wait, that its caller was
+    cancelled. It was once, so it counts once (`asyncio.Task.uncancel`)."""
+    task = asyncio.current_task()
+    assert task is not None
+    if task.cancelling():
+        task.uncancel()
+    task.cancel()
 
 
 async def _outlast(future: "asyncio.Future[T]") -> asyncio.CancelledError | None:
@@ -325,6 +339,8 @@ async def _await_body(request: Body) -> Ended:
         return cancelled_from_within()
     except Exception as exc:
         return Raised(exc)
+    except BaseExceptionGroup as group:
+        return _raised(group)
     finally:
         ATTEMPT.reset(token)
 
@@ -336,25 +352,25 @@ async def _sleep_async(due: float, run: Run) -> None:
         left = alarm.remaining()
         if left == 0:
             return
-        if not run.wait:
+        if left > run.longest_wait:
             await _stop_if_idle(run)
         await _pause(run, min(left, run.settings.max_sleep))
 
 
 async def _stop_if_idle(run: Run) -> None:
-    """With `wait=False`: leave, once nothing but timers is left to wait for."""
+    """Leave, once nothing but timers is left to wait for, and for too long."""
     quiet = 0
     while quiet < PASSES:
-        await _drain_async(run)
+        await _drain_async(run, Drain())
         await asyncio.sleep(0.001 if run.arriving else 0)
         quiet = 0 if run.open or run.arriving else quiet + 1
-    if run.dues:
+    if run.dues and min(run.dues.values()) - run.world.wall() > run.longest_wait:
         run.request_stop(Asleep(min(run.dues.values())))
     run.check()
 
 
-async def _pause(run: Run, seconds: float, *, idle: bool = False) -> None:
-    """Wait until the run must stop (with `idle`: or has nothing open), at most `seconds`."""
+async def _pause(run: Run, seconds: float, drain: Drain | None = None) -> None:
+    """Wait until the run must stop (with `drain`: or an attempt of it ends), at most `seconds`."""
     loop = asyncio.get_running_loop()
     changed = loop.create_future()
 
@@ -364,23 +380,36 @@ async def _pause(run: Run, seconds: float, *, idle: bool = False) -> None:
 
     timer = loop.call_later(seconds, wake)
     try:
-        with run.watch(lambda: loop.call_soon_threadsafe(wake), idle=idle):
-            if run.open if idle else run.stop is None:
+        with run.watch(lambda: loop.call_soon_threadsafe(wake), idle=drain is not None):
+            if run.stop is None if drain is None else not drain.over(run):
                 await changed
     finally:
         timer.cancel()
 
 
-async def _drain_async(run: Run) -> None:
-    while run.open and (left := run.patience()):
-        await _pause(run, min(left, run.settings.max_sleep), idle=True)
+async def _drain_async(run: Run, request: Drain) -> None:
+    while not request.over(run) and (left := run.patience()):
+        await _pause(run, min(left, run.settings.max_sleep), request)
 
 
 # ---- both
 
 
+def _raised(group: BaseExceptionGroup[BaseException]) -> Raised:
+    failure = as_failure(group)
+    if failure is None:
+        raise group
+    return Raised(failure)
+
+
 def _item(request: Write, run: Run) -> OwnerWrite:
-    return run.owner_write(request.entries, request.mode, request.becomes, release=request.release)
+    return run.owner_write(
+        request.entries,
+        request.mode,
+        request.becomes,
+        release=request.release,
+        along=request.along,
+    )
 
 
 def _stopped_by(problem: LostRun | RunMoved | StoreError, request: Write, run: Run) -> StopRun:

@@ -1,5 +1,7 @@
 """How a function of the user came to its end."""
 
+import asyncio
+
 from msgspec import Struct
 
 
@@ -27,3 +29,14 @@ class Stopped(Struct, frozen=True):
 
 Ended = Returned | Raised | TimedOut
 """The end of a step's body."""
+
+
+def as_failure(exc: BaseException) -> Exception | None:
+    """What a body has failed with; None if it was left by something else, such as an interrupt.
+
+    Cancellations in a group are the group's own, which ended its other tasks; they do not make an
+    interrupt of it.
+    """
+    if isinstance(exc, BaseExceptionGroup) and not isinstance(exc, Exception):
+        exc = exc.split(asyncio.CancelledError)[1] or exc
+    return exc if isinstance(exc, Exception) else None

@@ -7,17 +7,21 @@ and a simulator or a fault injector is just another driver.
     recorded?  return it
     in doubt?  reconcile, else hold or raise
     else       open -> body -> complete, or classify -> retry or fail
+    refused?   the breaker: fail or wait; the budget: hold
 """
 
 from collections.abc import Generator
 
 from outlast import codec, events
-from outlast.engine import holds
+from outlast.breakers import AdmissionRefused, SettingsClash
+from outlast.budgets import OverBudget
+from outlast.engine import guards, holds
 from outlast.engine.doubt import apply_settlement, resolve_doubt
 from outlast.engine.ended import Ended, Returned
 from outlast.engine.history import Past
 from outlast.engine.holds import Asked
 from outlast.engine.outcomes import after_error, complete
+from outlast.engine.refusals import refused, short_of
 from outlast.engine.requests import (
     Body,
     Call,
@@ -34,6 +38,7 @@ from outlast.engine.spec import return_hint
 from outlast.engine.stopping import abandon, cancelled_again, check_next, hold
 from outlast.errors import StopRun, Unreadable
 from outlast.journal import Entry
+from outlast.policy.budget import Short
 from outlast.policy.gate import Attempt as GateQuestion
 from outlast.policy.gate import Deny
 
@@ -50,6 +55,7 @@ def run_step(run: Run, call: Call) -> Flow:
     if past is None:
         past = Past(call.key, call.spec.name)
         yield from check_next(run, call.position, _asked(call))
+        yield from _check_repeats(run, call)
     else:
         if not past.fits("step", call.spec.name, call.digest):
             asked = _asked(call)
@@ -77,6 +83,15 @@ def run_step(run: Run, call: Call) -> Flow:
         raise
 
 
+def _check_repeats(run: Run, call: Call) -> Flow:
+    """The loop guard, for a call that is not recorded."""
+    if run.max_repeats is None or call.spec.poll or run.dry is not None:
+        return None
+    if run.repeats.times(call.spec.name, call.digest or call.preview()) >= run.max_repeats:
+        yield from hold(run, holds.looping(run, call))
+    return None
+
+
 def _asked(call: Call) -> Asked:
     return Asked("step", call.spec.name, call.site, call.preview)
 
@@ -89,11 +104,15 @@ def _holds_doubt(call: Call, past: Past) -> bool:
 def _recorded(run: Run, call: Call, past: Past) -> Flow:
     """The outcome that is in the journal: live and on replay, the workflow sees this form."""
     outcome = past.outcome
+    assert outcome is not None
+    if past.order > run.history.repeats_to and run.max_repeats is not None and not call.spec.poll:
+        run.repeats.note(call.spec.name, call.digest or call.preview(), outcome, call.key)
     try:
         if isinstance(outcome, events.StepCompleted):
             hints = (return_hint(call.spec.fn), *run.history.moved)
             return codec.decode(bytes(outcome.value), hints=hints)
-        assert isinstance(outcome, events.StepFailed)
+        assert isinstance(outcome, events.StepFailed | events.StepRefused)
+        assert outcome.error is not None
         error = codec.rebuild_error(outcome.error, hints=run.history.moved)
         traceback = outcome.error.traceback
     except Unreadable as problem:
@@ -105,6 +124,7 @@ def _recorded(run: Run, call: Call, past: Past) -> Flow:
 
 def _attempts(run: Run, call: Call, past: Past) -> Flow:
     """Open attempts until one has an outcome."""
+    short: Short | None = None
     while past.outcome is None:
         if past.doubt is not None:
             yield from resolve_doubt(run, call, past)
@@ -115,29 +135,52 @@ def _attempts(run: Run, call: Call, past: Past) -> Flow:
             yield from wait_until(run, call.key, past.retry_at, past.longest)
             past.retry_at = None
         run.check_opening()
-        ended = yield from _attempt(run, call, past)
-        if isinstance(ended, Returned):
-            yield from complete(run, call, past, ended.value)
+        try:
+            ended = yield from _attempt(run, call, past)
+        except AdmissionRefused as refusal:
+            yield from refused(run, call, past, refusal)
+        except OverBudget as problem:
+            yield from short_of(run, call, problem.short, short)
+            short = problem.short
         else:
-            yield from after_error(run, call, past, ended)
+            if isinstance(ended, Returned):
+                yield from complete(run, call, past, ended.value)
+            else:
+                yield from after_error(run, call, past, ended)
     return None
 
 
 def _attempt(run: Run, call: Call, past: Past) -> Generator[Request, Reply, Ended]:
-    """Ask the gate, open one attempt, run the body."""
+    """Ask the gate, open one attempt, run the body.
+
+    Raises:
+        AdmissionRefused, OverBudget: it did not open.
+    """
     spec, number = call.spec, past.attempts + 1
     verdict = run.gate(GateQuestion(run.run_id, call.key, spec.name, number, spec.effect))
     if isinstance(verdict, Deny):
         decided = events.PolicyDecided(decision="deny", rule=verdict.rule)
         yield Write((Entry(decided, call.key),), "open")
         yield from hold(run, holds.denied(run, call, verdict))
-    deadline = None if spec.timeout is None else run.world.wall() + spec.timeout
-    if number == 1:
+    if guards.has_no_money(run, spec):
+        yield from hold(run, holds.no_budget(run, call))
+    timeout = guards.timeout(run, spec)
+    deadline = None if timeout is None else run.world.wall() + timeout
+    if number == 1 and not past.named:
         known, past.variant = run.history.spare.take(call.key, call.digest)
-        past.alias = "" if known == call.key else known
+        past.alias, past.named = "" if known == call.key else known, True
     info = AttemptInfo(run, call.key, number, spec.effect, deadline, past.alias, past.variant)
+    yield from _open(run, call, past, info)
+    ended = yield Body(spec.fn, call.args, call.kwargs, info, timeout)
+    assert isinstance(ended, Ended)
+    return ended
+
+
+def _open(run: Run, call: Call, past: Past, info: AttemptInfo) -> Flow:
+    """Count the attempt, before its body begins."""
+    spec = call.spec
     started = events.StepStarted(
-        attempt=number,
+        attempt=info.number,
         effect=spec.effect,
         digest=call.digest,
         preview=call.preview(),
@@ -145,19 +188,26 @@ def _attempt(run: Run, call: Call, past: Past) -> Generator[Request, Reply, Ende
         alias=past.alias,
         variant=past.variant,
     )
+    guard = guards.guard_of(run, call, info.number)
     run.opened(info)
     # Now: the caller may be cancelled while the opening is written.
-    past.attempts, past.effect = number, spec.effect
+    before = past.attempts, past.effect, past.began
+    past.attempts, past.effect = info.number, spec.effect
+    past.began = min(past.began, run.world.wall())
+    run.guards[call.key] = guard
     try:
-        yield Write((Entry(started, call.key),), "open", durable=spec.effect == "once")
-    except StopRun:
-        run.closed(call.key)  # it never opened
+        durable = spec.effect == "once"
+        yield Write((Entry(started, call.key),), "open", durable=durable, along=guard.along)
+    except (StopRun, AdmissionRefused, SettingsClash, OverBudget) as problem:  # it never opened
+        past.attempts, past.effect, past.began = before
+        run.closed(call.key)
+        del run.guards[call.key]
+        if isinstance(problem, SettingsClash):
+            yield from hold(run, holds.clash(run, call, problem))
         raise
     if run.lease_is_over():  # the process was stopped in between: is the run still ours?
         yield Write((), "open", durable=False)
-    ended = yield Body(spec.fn, call.args, call.kwargs, info, spec.timeout)
-    assert isinstance(ended, Ended)
-    return ended
+    return None
 
 
 def wait_until(run: Run, key: str, due: float, longest: float) -> Flow:

@@ -56,16 +56,18 @@ class Past(msgspec.Struct):
     Attributes:
         kind: what was called; None if it was cancelled before that was written.
         preview: the arguments as a short text; `site`: file and line of the call. Words only.
-        attempts: attempts opened; `failures` of them ended with an error of their own.
+        attempts: attempts opened; `failures` of them ended with an error of their own, or with
+            the death of their process: what counts against the step's retries.
         effect: what the latest attempt was opened as, whatever the code says since. Only one that
             was opened as `once` leaves a doubt.
         open: an attempt was opened and has no outcome.
         crashes: deaths inside this call since the last outcome or operator's resume.
+        began: when the first attempt was opened, in seconds since the epoch.
         retry_at: earliest time of the next attempt.
         longest: how long the wait for `retry_at` or `due` was to be when it was set.
         outcome: the final event, if there is one; `order` is its sequence number, or that of the
             cancellation.
-        alias, variant: see `events.StepStarted`.
+        alias, variant: see `events.StepStarted`; `named` once they are decided.
         doubt: why it is not known whether a `once` attempt took effect.
         error: what the attempt in doubt raised; None if its process ended or it was cancelled.
         settled: an operator's decision that the workflow has not seen yet.
@@ -85,8 +87,10 @@ class Past(msgspec.Struct):
     effect: Effect = "assumed"
     alias: str = ""
     variant: int = 0
+    named: bool = False
     open: bool = False
     crashes: int = 0
+    began: float = math.inf
     retry_at: float | None = None
     longest: float = math.inf
     due: float | None = None
@@ -122,6 +126,8 @@ class History:
         unfinished: positions of calls that a fork makes again in front of copied ones.
         inherited, seed: patience of copied cancellations, and what random values follow from, in a
             fork; see `events.Forked`.
+        repeats: what the loop guard has counted up to event number `repeats_to`: the last save of a
+            turn, or an operator's resume, after which it begins anew.
         moved: the modules in which the workflow was once found, for the classes defined there.
     """
 
@@ -131,6 +137,8 @@ class History:
     asking: threading.Lock = field(default_factory=threading.Lock, compare=False)
     moved: tuple[Moved, ...] = ()
     spare: SpareKeys = field(default_factory=SpareKeys)
+    repeats_to: int = 0
+    repeats: dict[str, events.Repeat] = field(default_factory=dict)
     claims_without_progress: int = 0
     claimed_at: float = 0.0
     inherited: float = 0.0
@@ -240,6 +248,7 @@ def build(rows: Iterable[StoredEvent]) -> History:
         elif isinstance(event, events.RunResumed | events.RunAccepted):
             if isinstance(event, events.RunAccepted):
                 history.spare.accepted_at(row.seq)
+            history.repeats_to, history.repeats = row.seq, {}
             history.claims_without_progress = 0
             for past in history.calls.values():
                 past.crashes = 0
@@ -260,6 +269,8 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
         if event.full:
             history.turns[position] = []  # no earlier event is needed
         history.turns[position].append(event)
+        history.repeats_to = seq
+        history.repeats.update(event.repeats)
         history.claims_without_progress = 0
         return
     past = history.calls.get(position)
@@ -271,8 +282,17 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
             past.preview, past.site = event.preview, event.site
             past.digest, past.attempts, past.open = event.digest, event.attempt, True
             past.effect, past.alias, past.variant = event.effect, event.alias, event.variant
+            past.began, past.named = min(past.began, at), True
             history.spare.stands(key, event)
             past.doubt = past.error = past.settled = None
+        case events.StepRefused():
+            past.kind, past.effect = "step", event.effect
+            past.preview, past.site = event.preview, event.site
+            past.digest, past.retry_at = event.digest, event.retry_at
+            past.longest = math.inf if event.retry_at is None else event.retry_at - at
+            if event.error is not None:
+                _close(past, event, seq)
+            history.claims_without_progress = 0
         case events.TimerSet():
             past.kind, past.site = "timer", event.site
             past.digest, past.due, past.longest = event.digest, event.due, event.due - at
@@ -292,6 +312,7 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
             history.claims_without_progress = 0
         case events.StepInterrupted():
             past.crashes += event.crash
+            past.failures += event.crash
             past.cut_off(ENDED_WITH_PROCESS)
         case events.StepInDoubt():
             past.open, past.crashes = False, 0

@@ -15,6 +15,7 @@ from outlast.engine.spec import WorkflowSpec
 from outlast.engine.stop import Hold
 from outlast.events import SETTLED, StepFailed
 from outlast.journal import idempotency_key
+from outlast.policy.budget import Short
 from outlast.policy.gate import Deny
 from outlast.records import UNSURE, StoredEvent, Unknown
 
@@ -27,6 +28,11 @@ class Asked(Struct, frozen=True):
     name: str
     site: Site | None
     preview: Callable[[], str] = str
+
+
+def _id(run: Run) -> str:
+    """The run's id as it stands in a command."""
+    return shlex.quote(run.run_id)
 
 
 def misfit(run: Run, past: Past, asked: Asked) -> Hold:
@@ -120,8 +126,73 @@ def crash_loop(run: Run, past: Past) -> Hold:
     return Hold(
         "crash-loop",
         f"step {past.key} stopped with its process {past.crashes} times in a row",
-        f"Find out why it ends the process, then: outlast resume {run.run_id}",
+        f"Find out why it ends the process, then: outlast resume {_id(run)}",
         past.key,
+    )
+
+
+def looping(run: Run, call: Call) -> Hold:
+    """The stop for a tool that is called in the same way again and again, and always ends alike."""
+    times = run.repeats.times(call.spec.name, call.digest or call.preview())
+    key, how = run.repeats.evidence(call.spec.name)
+    shown = f" ({call.preview()})" if call.preview() else ""
+    last = f", last as {key}: {how}" if key and how else ""
+    return Hold(
+        "looping",
+        f"step {call.spec.name}{shown} was called {times} times in a row with the same arguments "
+        f"and ended in the same way each time{last}; the next call was not made",
+        "See what it answered: outlast journal "
+        f"{_id(run)}. To let it go on for as many calls again: outlast resume {_id(run)}. A "
+        "step that is meant to be asked again and again: @step(effect='read', poll=True); more "
+        "of them: @workflow(max_repeats=...)",
+        call.key,
+    )
+
+
+def clash(run: Run, call: Call, problem: Exception) -> Hold:
+    """Two steps have other settings for one breaker."""
+    return Hold(
+        "diverged",
+        f"step {call.key} was not called: {problem}",
+        f"Give both steps the same settings, or the breakers other names, then: outlast resume "
+        f"{_id(run)}. If the other step is gone: outlast breakers reset NAME",
+        call.key,
+    )
+
+
+def over_budget(run: Run, key: str | None, short: Short) -> Hold:
+    """The run has reached a limit of its budget."""
+    how = "--charge usd=AMOUNT" if short.limit == "unknown" else f"--add {short.limit}=AMOUNT"
+    what = "" if key is None else f"step {key} was not called: "
+    return Hold(
+        "over-budget",
+        what + short.text,
+        "Nothing that is finished is run or paid for again. To go on: outlast resume "
+        f"{_id(run)} {how}",
+        key,
+    )
+
+
+def out_of_time(run: Run, call: Call) -> Hold:
+    """The run has worked for as long as it may, and the step under way was cut off."""
+    return Hold(
+        "over-budget",
+        f"step {call.key} was cut off: the run has worked for as many seconds as its budget allows",
+        "Nothing that is finished is run or paid for again. To go on: outlast resume "
+        f"{_id(run)} --add seconds=AMOUNT",
+        call.key,
+    )
+
+
+def no_budget(run: Run, call: Call) -> Hold:
+    """A step declares a cost, and nobody has said what the run may spend."""
+    return Hold(
+        "over-budget",
+        f"step {call.key} was not called: it declares a cost, and the run has no money budget, "
+        "which means that it may spend nothing",
+        "Give the workflow one, such as @outlast.workflow(budget=outlast.Budget(usd=2)), or this "
+        f"run alone: outlast resume {_id(run)} --add usd=AMOUNT",
+        call.key,
     )
 
 
@@ -131,7 +202,7 @@ def unreadable(run: Run, detail: str) -> Hold:
         "unreadable",
         detail,
         "The stored bytes are kept. Bring back the code that can read them, then: "
-        f"outlast resume {run.run_id}",
+        f"outlast resume {_id(run)}",
     )
 
 
@@ -142,8 +213,8 @@ def altered(run: Run, event: StoredEvent) -> Hold:
         "unreadable",
         f"event {event.seq} of run {run.run_id} ({what}) is not as it was written: the store's "
         "file is damaged, or somebody changed it",
-        f"Nothing was run or overwritten. See: outlast verify {run.run_id}. Bring back the store "
-        f"from a copy, then: outlast resume {run.run_id}",
+        f"Nothing was run or overwritten. See: outlast verify {_id(run)}. Bring back the store "
+        f"from a copy, then: outlast resume {_id(run)}",
     )
 
 
@@ -152,7 +223,7 @@ def denied(run: Run, call: Call, verdict: Deny) -> Hold:
     return Hold(
         "paused",
         f"the policy gate refused step {call.key}: {verdict.rule}",
-        f"Change the policy, then: outlast resume {run.run_id}",
+        f"Change the policy, then: outlast resume {_id(run)}",
         call.key,
     )
 
@@ -171,8 +242,8 @@ def in_doubt(run: Run, call: Call, past: Past, doubt: str, answer: Unknown | Non
         "in-doubt",
         f"step {call.key} ({call.preview()}) may or may not have happened: {doubt}. "
         f"Idempotency key {known_as}. {said}",
-        f"Look outside, then: outlast settle {run.run_id} '{call.key}' --done JSON | --not-done | "
-        "--failed TEXT",
+        f"Look outside, then: outlast settle {_id(run)} {shlex.quote(call.key)} --done JSON | "
+        "--not-done | --failed TEXT",
         call.key,
     )
 
@@ -182,7 +253,7 @@ def unfit_settlement(run: Run, call: Call, problem: Exception) -> Hold:
     return Hold(
         "in-doubt",
         f"the value that step {call.key} was settled with does not fit what it returns: {problem}",
-        f"Settle it again: outlast settle {run.run_id} '{call.key}' --done JSON",
+        f"Settle it again: outlast settle {_id(run)} {shlex.quote(call.key)} --done JSON",
         call.key,
     )
 
@@ -203,7 +274,7 @@ def _stuck(run: Run, what: str, key: str | None) -> Hold:
         "stuck",
         f"{what} and cannot be stopped from within its process",
         "Wait until it has ended, or end the process that executes the run, then: outlast resume "
-        f"{run.run_id}",
+        f"{_id(run)}",
         key,
     )
 
@@ -235,5 +306,5 @@ def signature_changed(run: Run, spec: WorkflowSpec, recorded: list[str]) -> Hold
         f"the run was started with the arguments {', '.join(recorded) or 'none'}, and the workflow "
         f"now is {spec.name}{spec.signature}; it was not called",
         "Bring back a signature that takes them (new parameters need defaults), then: outlast "
-        f"resume {run.run_id}",
+        f"resume {_id(run)}",
     )

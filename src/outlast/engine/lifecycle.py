@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import inspect
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from typing import TypeVar, cast
@@ -10,6 +11,8 @@ from typing import TypeVar, cast
 from msgspec import Raw, Struct
 
 from outlast import codec, events
+from outlast.amounts import NOTHING
+from outlast.engine import guards
 from outlast.engine.bodies import leave_behind
 from outlast.engine.drive import drive_async, drive_sync, sequence
 from outlast.engine.ended import Raised, Returned, Stopped
@@ -27,9 +30,9 @@ from outlast.engine.scope import (
 )
 from outlast.engine.spec import WorkflowSpec, return_hint
 from outlast.engine.stop import Asleep, Broken, Hold, Release
-from outlast.errors import NotStorable, StopRun, Unreadable
+from outlast.errors import NotStorable, OutlastWarning, StopRun, Unreadable
 from outlast.events import Event
-from outlast.journal import Becomes, Entry
+from outlast.journal import Along, Becomes, Entry
 from outlast.records import FINAL
 
 T = TypeVar("T")
@@ -58,6 +61,7 @@ def execute_sync(run: Run, spec: WorkflowSpec) -> Conclusion:
         KeyboardInterrupt, SystemExit: passed on, after the run was released.
     """
     ended: Ended = Stopped()
+    run.max_repeats = spec.max_repeats
     context = contextvars.copy_context()
     context.run(_enter, run)
     try:
@@ -81,6 +85,7 @@ async def execute_async(run: Run, spec: WorkflowSpec) -> Conclusion:
     Raises:
         asyncio.CancelledError: passed on, after the run was released.
     """
+    run.max_repeats = spec.max_repeats
     sequence(run)
     install_task_factory(asyncio.get_running_loop())
     root = create_unscoped_task(_root(run, spec), name=f"outlast {run.run_id}")
@@ -134,7 +139,7 @@ async def _root(run: Run, spec: WorkflowSpec) -> Ended:
         return Stopped()
     except BaseExceptionGroup as group:
         # A task group wraps StopRun; the run's own flag says what happened.
-        if run.stop is not None or group.subgroup((KeyboardInterrupt, SystemExit)) is None:
+        if group.subgroup((KeyboardInterrupt, SystemExit)) is None:
             return Raised(_as_exception(group))
         raise
     except Exception as exc:
@@ -281,23 +286,53 @@ def _conclude(run: Run, spec: WorkflowSpec, ended: Ended) -> Generator[Request, 
     if isinstance(event, events.RunCompleted):
         stored, cancelled = yield from pack(bytes(event.result))
         event = events.RunCompleted(stored)
-    interrupted = tuple(
-        Entry(events.StepInterrupted(attempt.number, crash=False), key)
-        for key, attempt in {**run.cut, **run.open}.items()
-    )
+    interrupted, along = _interrupted(run)
     assert becomes is not None
     keeps_owner = becomes.status not in FINAL and bool(run.executing)
     entries = (*interrupted, Entry(event))
     try:
         large = is_large(event)
-        yield Write(entries, "record", becomes=becomes, release=not keeps_owner, large=large)
+        yield Write(
+            entries, "record", becomes=becomes, release=not keeps_owner, large=large, along=along
+        )
     except StopRun:  # refused: the last word is not ours
         return Conclusion(run, None)
     run.keeps_owner = keeps_owner
+    if isinstance(event, events.RunCompleted):
+        _warn_of_idle_budget(run, spec)
     if cancelled is not None:
         raise cancelled
     cause = ended.exc if isinstance(ended, Raised) and isinstance(event, events.RunFailed) else None
     return Conclusion(run, event, cause)
+
+
+def _interrupted(run: Run) -> tuple[tuple[Entry, ...], tuple[Along, ...]]:
+    """Attempts that end with the run's stay here, without an outcome."""
+    entries: list[Entry] = []
+    along: list[Along] = []
+    for key, attempt in {**run.cut, **run.open}.items():
+        bill = guards.settled(run, key)
+        interrupted = events.StepInterrupted(attempt.number, crash=False)
+        entries += [Entry(event, key) for event in (*bill.events, interrupted)]
+        along += bill.along
+    return tuple(entries), tuple(along)
+
+
+def _warn_of_idle_budget(run: Run, spec: WorkflowSpec) -> None:
+    """A limit of money that nothing counts against protects from nothing."""
+    account = run.account
+    if account is None or account.metered or not account.calls or account.settled != NOTHING:
+        return
+    if account.declared.usd is None or not account.declared.usd.is_finite():
+        return
+    code = getattr(spec.fn, "__code__", None)
+    place = ("<workflow>", 0) if code is None else (code.co_filename, code.co_firstlineno)
+    warnings.warn_explicit(
+        f"run {run.run_id} has a money budget, and no step of it declares a cost, so nothing was "
+        'counted; say what steps cost: @outlast.step(cost=0.01), or cost="llm" for model calls',
+        OutlastWarning,
+        *place,
+    )
 
 
 def _last_word(run: Run, spec: WorkflowSpec, ended: Ended) -> tuple[Event | None, Becomes | None]:

@@ -1,26 +1,32 @@
 """Recording how an attempt ended: as an outcome, as a failure to be retried, or as doubt."""
 
 import math
+import warnings
 from collections.abc import Generator
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast import codec, events
+from outlast.engine import guards
 from outlast.engine.ended import Raised, TimedOut
 from outlast.engine.history import Past
+from outlast.engine.holds import out_of_time
 from outlast.engine.requests import Call, Cancelled, Flow, Pack, Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.spec import return_hint
-from outlast.errors import NotStorable, StepTimeout, StopRun
+from outlast.engine.stopping import hold
+from outlast.engine.verdict import fault_of
+from outlast.errors import NotStorable, OutlastWarning, StepTimeout, StopRun
 from outlast.events import ErrorRecord, Event
 from outlast.journal import Entry
-from outlast.policy.faults import certainly_not_done, classify
+from outlast.policy.faults import certainly_not_done, inner_retries
 from outlast.policy.retry import next_wait
 
 
 def complete(run: Run, call: Call, past: Past, value: object, *before: Event) -> Flow:
     """Record what the body returned."""
+    guards.succeeded(run, call, value)
     try:
         data = run.encode(value, f"result of step {call.key}", return_hint(call.spec.fn))
     except NotStorable as problem:
@@ -68,10 +74,13 @@ def fail(run: Run, call: Call, past: Past, error: ErrorRecord, *before: Event) -
 
 def close(run: Run, call: Call, past: Past, outcome: Event, late: Event, *before: Event) -> Flow:
     """Record the outcome of a call, durably, and let it count from then on."""
-    entries = tuple(Entry(event, call.key) for event in (*before, outcome))
-    run.open.pop(call.key, None)  # so that the status written with it is right
+    run.shut(call.key)  # so that the status written with it is right
+    bill = guards.settled(run, call.key)
+    entries = tuple(Entry(event, call.key) for event in (*before, *bill.events, outcome))
     try:
-        order = yield Write(entries, "record", deliver=True, late=late, large=is_large(outcome))
+        order = yield Write(
+            entries, "record", deliver=True, late=late, large=is_large(outcome), along=bill.along
+        )
         assert isinstance(order, int)
         past.order = order
     except StopRun:
@@ -88,39 +97,85 @@ def close(run: Run, call: Call, past: Past, outcome: Event, late: Event, *before
 
 def after_error(run: Run, call: Call, past: Past, ended: Raised | TimedOut) -> Flow:
     """Record a failed attempt as doubt, as retryable or as final."""
+    if isinstance(ended, TimedOut) and past.effect != "once" and guards.time_is_up(run):
+        # It did nothing wrong: it is run again once there is time again.
+        yield from note(run, call, events.StepInterrupted(past.attempts, crash=False))
+        yield from hold(run, out_of_time(run, call))
     if isinstance(ended, TimedOut):
         exc: Exception = StepTimeout(f"step {call.key} took longer than {ended.seconds:g} s")
     else:
         exc = ended.exc
-    error = codec.encode_error(exc, classify(exc).kind)
-    if past.effect == "once" and not certainly_not_done(exc, call.spec.not_done):
+    fault = fault_of(call.spec, exc, run.world.wall())
+    certain = certainly_not_done(exc, call.spec.not_done)
+    guards.failed(run, call.key, fault, f"{type(exc).__name__}: {fault.reason}", billed=not certain)
+    error = replace(codec.encode_error(exc, fault.kind), reason=fault.reason)
+    if past.effect == "once" and not certain:
         past.doubt, past.error = f"it raised {error.type}: {error.message}", error
         unknown = replace(error, fault="unknown-outcome")
         said = events.StepInDoubt(past.attempts, past.doubt, unknown, fault=error.fault)
         yield from note(run, call, said)
         return None
-    yield from retry_or_fail(run, call, past, error)
+    inner = inner_retries(exc)
+    if inner:
+        warn_of_inner_retries(call, inner)
+    yield from retry_or_fail(run, call, past, error, asked=fault.wait, inner=inner)
     return None
 
 
-def retry_or_fail(run: Run, call: Call, past: Past, error: ErrorRecord, *before: Event) -> Flow:
-    """Record an attempt that certainly failed, and whether there will be another."""
+def warn_of_inner_retries(call: Call, inner: str) -> None:
+    """Two layers of retries multiply, and only one of them is counted."""
+    text = (
+        f"step {call.spec.name}: {inner} tried again by itself, beneath outlast's own retries; "
+        "switch its retries off (max_retries=0, for instance), or outlast's: Retry(attempts=1)"
+    )
+    if call.site is None:
+        warnings.warn(text, OutlastWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, OutlastWarning, call.site.code.co_filename, call.site.line)
+
+
+def retry_or_fail(
+    run: Run,
+    call: Call,
+    past: Past,
+    error: ErrorRecord,
+    *before: Event,
+    asked: float | None = None,
+    inner: str = "",
+) -> Flow:
+    """Record an attempt that certainly failed, and whether there will be another.
+
+    Args:
+        asked: seconds that the tool wants to be left alone.
+        inner: see `events.StepFailed`.
+    """
     past.failures += 1
-    wait = next_wait(call.spec.retry, error.fault, past.failures, run.world.random())
+    now = run.world.wall()
+    wait = next_wait(
+        call.spec.retry,
+        error.fault,
+        past.failures,
+        run.world.random(),
+        asked=asked,
+        spent=max(0.0, now - past.began),
+    )
     if wait is None:
-        yield from fail(run, call, past, error, *before)
+        outcome = events.StepFailed(past.attempts, error, final=True, inner=inner)
+        late = events.StepLate(past.attempts, error=error)
+        yield from close(run, call, past, outcome, late, *before)
         return None
-    past.retry_at, past.longest = run.world.wall() + wait, math.inf
+    past.retry_at, past.longest = now + wait, math.inf
     run.dues[call.key] = past.retry_at
-    failed = events.StepFailed(past.attempts, error, final=False, retry_at=past.retry_at)
+    failed = events.StepFailed(past.attempts, error, False, past.retry_at, wait, inner)
     yield from note(run, call, failed, *before)
     return None
 
 
 def note(run: Run, call: Call, event: Event, *before: Event) -> Flow:
     """Record how an attempt ended, where the call goes on."""
-    run.open.pop(call.key, None)
-    entries = tuple(Entry(e, call.key) for e in (*before, event))
-    yield Write(entries, "record", late=event)
+    run.shut(call.key)
+    bill = guards.settled(run, call.key)
+    entries = tuple(Entry(e, call.key) for e in (*before, *bill.events, event))
+    yield Write(entries, "record", late=event, along=bill.along)
     run.closed(call.key)
     return None

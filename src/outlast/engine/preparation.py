@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from outlast import events
+from outlast.engine import guards
 from outlast.engine.history import ENDED_WITH_PROCESS, History, build
 from outlast.engine.holds import altered, crash_loop, unreadable
 from outlast.engine.loading import load
@@ -18,8 +19,9 @@ from outlast.engine.run import Run
 from outlast.engine.spec import Settings
 from outlast.engine.stop import Broken, Hold
 from outlast.errors import StoreError
-from outlast.journal import Entry, row_differs
+from outlast.journal import Along, Entry, row_differs
 from outlast.leases import Claim, Claimed, Refused
+from outlast.policy.budget import Ticket
 from outlast.policy.gate import Gate, allow_all
 from outlast.records import StoredEvent
 from outlast.store.base import Item
@@ -46,7 +48,7 @@ Preparation = Generator[Commit | Load, object, Run | Refused]
 
 
 def prepare(
-    store: Store, claim: Claim, settings: Settings, wait: bool, gate: Gate = allow_all
+    store: Store, claim: Claim, settings: Settings, wait: bool | float, gate: Gate = allow_all
 ) -> Preparation:
     """Claim a run and read what it has done. Returns it, or why it is not to be had.
 
@@ -59,6 +61,7 @@ def prepare(
         return got
     assert isinstance(got, Claimed)
     run = Run(got.row, got.args, History(), store, settings, wait=wait, gate=gate)
+    run.owns(got.account)
     if not got.created:
         yield from recall(run, got)
     return run
@@ -79,9 +82,10 @@ def recall(run: Run, got: Claimed) -> Generator[Commit | Load, object, None]:
             )
             return
         run.history = build(rows)
-        interrupted = _interruptions(run.history, crash=got.crash)
-        if interrupted:
-            yield Commit(run.owner_write(interrupted, "record"))
+        run.repeats.restore(run.history.repeats)
+        interrupted, along = _interruptions(run, crash=got.crash)
+        if interrupted or along:
+            yield Commit(run.owner_write(interrupted, "record", along=along))
     except StoreError as problem:
         run.request_stop(Broken(problem))  # the run is ours already, so it is to be released
     except (msgspec.DecodeError, KeyError, RecursionError) as problem:
@@ -130,15 +134,27 @@ async def prepare_async(preparation: Preparation, store: Store) -> Run | Refused
             error = problem
 
 
-def _interruptions(history: History, crash: bool) -> tuple[Entry, ...]:
-    """Attempts that an earlier owner opened and did not end."""
-    entries = []
-    for past in history.calls.values():
+def _interruptions(run: Run, crash: bool) -> tuple[tuple[Entry, ...], tuple[Along, ...]]:
+    """Attempts that an earlier owner opened and did not end, and what they cost."""
+    entries: list[Entry] = []
+    along: list[Along] = []
+    for past in run.history.calls.values():
         if past.open:
-            entries.append(Entry(events.StepInterrupted(past.attempts, crash), past.key))
+            bill = guards.died(run, past.key, past.attempts)
+            interrupted = events.StepInterrupted(past.attempts, crash)
+            entries += [Entry(event, past.key) for event in (*bill.events, interrupted)]
+            along += bill.along
             past.crashes += crash
+            past.failures += crash
             past.cut_off(ENDED_WITH_PROCESS)
-    return tuple(entries)
+    # What an operator has dropped since is in the history no more, and paid for all the same.
+    known = {past.key for past in run.history.calls.values() if past.attempts}
+    for ticket in () if run.account is None else map(Ticket.parse, run.account.open):
+        if ticket.run_id == run.run_id and ticket.key not in known:
+            bill = guards.died(run, ticket.key, ticket.attempt)
+            entries += map(Entry, bill.events)  # of no call that there is any more
+            along += bill.along
+    return tuple(entries), tuple(along)
 
 
 def _died_too_often(run: Run) -> Hold:

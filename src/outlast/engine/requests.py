@@ -7,11 +7,11 @@ from msgspec import Struct
 
 from outlast import codec
 from outlast.engine.ended import Ended
-from outlast.engine.run import AttemptInfo
+from outlast.engine.run import AttemptInfo, Run
 from outlast.engine.sites import Site
 from outlast.engine.spec import StepSpec
 from outlast.events import Event
-from outlast.journal import Becomes, Entry
+from outlast.journal import Along, Becomes, Entry
 
 
 class Write(Struct, frozen=True):
@@ -25,6 +25,7 @@ class Write(Struct, frozen=True):
         shielded: the caller is cancelled already; further cancellations change nothing.
         large: it takes long to be written.
         late: what to keep as evidence if the run turns out to be no longer ours.
+        along: what is written with it, or refuses it: its error is thrown into the flow.
     """
 
     entries: tuple[Entry, ...]
@@ -37,6 +38,7 @@ class Write(Struct, frozen=True):
     late: Event | None = None
     becomes: Becomes | None = None
     release: bool = False
+    along: tuple[Along, ...] = ()
 
 
 class Pack(Struct, frozen=True):
@@ -91,7 +93,18 @@ class Forever(Struct, frozen=True):
 
 class Drain(Struct, frozen=True):
     """Wait until no attempt is open in the run; once it must stop, for the grace period at most. No
-    reply."""
+    reply.
+
+    Attributes:
+        until: wait for no more than that one of these attempts, named by their keys, has its
+            outcome in the journal.
+    """
+
+    until: frozenset[str] = frozenset()
+
+    def over(self, run: Run) -> bool:
+        """Whether there is nothing to wait for any more."""
+        return not self.until <= run.unsettled if self.until else not run.open
 
 
 Request = Write | Pack | Body | Late | Sleep | Deliver | Forever | Drain

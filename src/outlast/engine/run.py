@@ -1,22 +1,26 @@
 """A run as the process that executes it sees it."""
 
+import math
 import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
 from outlast import codec
+from outlast.budgets import Change
 from outlast.engine.ended import Ended
 from outlast.engine.history import History
+from outlast.engine.repeats import Repeats
 from outlast.engine.spec import Settings
 from outlast.engine.stop import Hold, Release, Stop, Unwritable
 from outlast.errors import StopRun
-from outlast.journal import Becomes, Entry, OwnerWrite, idempotency_key
+from outlast.journal import Along, Becomes, Entry, OwnerWrite, idempotency_key
 from outlast.leases import lease_from
+from outlast.policy.budget import Account
 from outlast.policy.gate import Gate, allow_all
 from outlast.records import Effect, RunRow
 from outlast.store.writer import Store
@@ -24,9 +28,12 @@ from outlast.store.writer import Store
 if TYPE_CHECKING:
     import asyncio
 
+    from outlast.engine.guards import Guard
     from outlast.engine.order import Sequencer
     from outlast.engine.requests import Reply, Request
 
+
+C = TypeVar("C", bound=Change)
 
 _NO_TASKS: "Mapping[asyncio.Future[object], str]" = MappingProxyType({})
 
@@ -90,9 +97,13 @@ class Run:
 
     __slots__ = (
         "__weakref__",
+        "_account",
+        "_changed",
         "_idle_watchers",
         "_lease_end",
         "_lock",
+        "_opened_at",
+        "_ran",
         "_renew_at",
         "_stopped_at",
         "_watchers",
@@ -107,10 +118,15 @@ class Run:
         "epoch",
         "executing",
         "gate",
+        "guards",
         "history",
         "keeps_owner",
         "late",
+        "longest_wait",
+        "max_repeats",
         "open",
+        "ran_before",
+        "repeats",
         "row",
         "run_id",
         "sequencer",
@@ -118,7 +134,7 @@ class Run:
         "stop",
         "store",
         "tasks",
-        "wait",
+        "unsettled",
         "world",
     )
     """A process may hold thousands of sleeping runs, and without slots each takes 1.5 kB more."""
@@ -131,7 +147,7 @@ class Run:
         store: Store,
         settings: Settings,
         *,
-        wait: bool = True,
+        wait: bool | float = True,
         gate: Gate = allow_all,
     ) -> None:
         self.row = row
@@ -142,8 +158,16 @@ class Run:
         self.store = store
         self.world = store.world
         self.settings = settings
-        self.wait = wait
+        # Seconds of the longest wait that this process sits out.
+        self.longest_wait = (math.inf if wait else 0.0) if isinstance(wait, bool) else wait
         self.gate = gate
+        self._account: Account | None = None
+        self._changed: Change | None = None
+        self.ran_before = 0.0
+        self._ran = self._opened_at = 0.0  # the latter by the boot clock
+        self.guards: dict[str, Guard] = {}  # of the attempts that are open
+        self.repeats = Repeats()
+        self.max_repeats: int | None = None
         self.dry: Dry | None = None
         self.stop: Stop | None = None
         self._stopped_at = 0.0  # by the boot clock
@@ -151,6 +175,7 @@ class Run:
         self._renew_at = 0.0  # likewise
         self.ended = False  # the workflow function has; tasks that it left behind may be alive
         self.open: dict[str, AttemptInfo] = {}
+        self.unsettled: set[str] = set()  # open, or with an outcome that is not written yet
         self.cut: dict[str, AttemptInfo] = {}  # over, without an outcome
         self.dues: dict[str, float] = {}
         self.arriving = 0  # outcomes on their way to the journal, or from it to the workflow
@@ -206,8 +231,40 @@ class Run:
             return float("inf")
         return max(0.0, self._stopped_at + self.settings.grace - self.world.boot())
 
+    @property
+    def account(self) -> Account | None:
+        """What the run may spend and has spent, as this process knows it; None without a budget."""
+        if self._changed is not None and self._changed.result is not None:
+            self._account = self._changed.result
+        return self._account
+
+    def owns(self, account: Account | None) -> None:
+        """The account as the claim has found it."""
+        self._account = account
+        self.ran_before = 0.0 if account is None else account.spent_seconds
+
+    def changes(self, change: C) -> C:
+        """A change of the account that is about to be written."""
+        self._account = self.account
+        self._changed = change
+        return change
+
+    def ran(self) -> float:
+        """Seconds in which a step of the run was under way here."""
+        return self._ran + (self.world.boot() - self._opened_at if self.open else 0.0)
+
     def opened(self, attempt: AttemptInfo) -> None:
+        self.unsettled.add(attempt.key)
+        if not self.open:
+            self._opened_at = self.world.boot()
         self.open[attempt.key] = attempt
+
+    def shut(self, key: str) -> None:
+        """An attempt is over, and its outcome on its way to the journal."""
+        before = self.ran()
+        self.open.pop(key, None)
+        if not self.open:
+            self._ran = before
 
     def cut_off(self, attempt: AttemptInfo, by: str) -> None:
         """A body was left by something that is no error of a step, such as KeyboardInterrupt."""
@@ -218,8 +275,9 @@ class Run:
 
     def closed(self, key: str) -> None:
         """An attempt has its outcome in the journal."""
-        self.open.pop(key, None)
-        if not self.open and (self.stop is not None or self._idle_watchers):
+        self.shut(key)
+        self.unsettled.discard(key)
+        if self._idle_watchers or (not self.open and self.stop is not None):
             self._notify()
 
     def body_ended(self, key: str) -> None:
@@ -253,7 +311,7 @@ class Run:
 
     def watch(self, wake: Callable[[], object], *, idle: bool = False) -> "_Watch":
         """Until the block ends, call `wake`, from any thread, when the run must stop; with `idle`,
-        also when nothing is open in it any more."""
+        also when an attempt in it has ended."""
         return _Watch(self._idle_watchers if idle else self._watchers, wake, self._lock)
 
     def _notify(self) -> None:
@@ -269,6 +327,7 @@ class Run:
         becomes: Becomes | None = None,
         *,
         release: bool = False,
+        along: tuple[Along, ...] = (),
     ) -> OwnerWrite:
         """An append under this run's epoch, which moves the status along if it has changed."""
         # Opening something is a heartbeat too: the owner is alive, and the body that follows
@@ -288,6 +347,7 @@ class Run:
             standing=self._standing,
             lease=lease,
             release=release,
+            along=along,
         )
 
     def lease_is_over(self) -> bool:

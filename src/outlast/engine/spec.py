@@ -10,6 +10,10 @@ from typing import Literal
 from msgspec import Struct
 
 from outlast.codec import MAX_BYTES
+from outlast.policy.breaker import Breaker
+from outlast.policy.budget import Budget
+from outlast.policy.cost import CostSpec
+from outlast.policy.faults import Fault, FaultKind
 from outlast.policy.retry import Retry
 from outlast.records import Effect
 
@@ -17,6 +21,12 @@ OnDoubt = Literal["hold", "raise"]
 
 Match = Literal["arguments", "name"]
 """What of a call must be as it was recorded, besides its position and its kind."""
+
+Classify = Callable[[BaseException], Fault | FaultKind | None]
+"""A step's own rule for what it raises; None leaves it to ours."""
+
+REPEATS = 10
+"""How often in a row a tool may be called in the same way with the same outcome."""
 
 LARGEST_VALUE = 512 * 1024 * 1024
 """Beyond it `max_value_bytes` cannot be set: a row of a database takes about 1 GB."""
@@ -60,7 +70,8 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 
 @dataclass(frozen=True, slots=True)
 class StepSpec:
-    """A step: its function and how outlast treats it. See `outlast.step` for the fields."""
+    """A step: its function and how outlast treats it. See `outlast.step` for the fields. `breaker`
+    has its name; its settings count if they were `breaker_declared`."""
 
     name: str
     fn: Callable[..., object]
@@ -75,6 +86,11 @@ class StepSpec:
     secret: frozenset[str] = frozenset()
     match: Match = "arguments"
     reconcile: Callable[..., object] | None = None
+    classify: Classify | None = None
+    breaker: Breaker | None = None
+    breaker_declared: bool = False
+    cost: CostSpec | None = None
+    poll: bool = False
     parameters: tuple[str, ...] | None = field(init=False)
     """Their names, if all of them can be given by position."""
 
@@ -85,13 +101,15 @@ class StepSpec:
 
 
 class WorkflowSpec(Struct, frozen=True):
-    """A workflow: its function and its name."""
+    """A workflow: its function and its name. See `outlast.workflow` for the other fields."""
 
     name: str
     fn: Callable[..., object]
     signature: inspect.Signature
     is_async: bool
     module: str
+    budget: Budget | None = None
+    max_repeats: int | None = REPEATS
 
 
 def workflow_spec(fn: object) -> WorkflowSpec | None:

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from typing import NoReturn
 
 from outlast import events
+from outlast.engine import guards
 from outlast.engine.history import Past
 from outlast.engine.holds import Asked, not_cancelled, not_recorded
 from outlast.engine.requests import Cancelled, Deliver, Drain, Flow, Forever, Reply, Request, Write
@@ -34,10 +35,12 @@ def abandon(run: Run, key: str, past: Past) -> Flow:
     run.dues.pop(key, None)
     if run.stop is not None:
         return None  # the run unwinds; an open attempt is recorded as interrupted at its end
-    run.open.pop(key, None)
-    event = events.StepAbandoned(attempt=past.attempts)
+    run.shut(key)
+    bill = guards.settled(run, key)
+    said = (*bill.events, events.StepAbandoned(attempt=past.attempts))
+    entries = tuple(Entry(event, key) for event in said)
     try:
-        yield Write((Entry(event, key),), "record", durable=False, deliver=True, shielded=True)
+        yield Write(entries, "record", durable=False, deliver=True, shielded=True, along=bill.along)
     finally:
         run.closed(key)
     return None

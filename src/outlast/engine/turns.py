@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from msgspec import Struct, structs
 
 from outlast import codec
+from outlast.budgets import OverBudget
+from outlast.engine import guards
 from outlast.engine.deltas import TurnState, replayed
 from outlast.engine.drive import drive_async, drive_sync
 from outlast.engine.history import TURNS, key_of
-from outlast.engine.holds import Asked, misfit, unreadable
+from outlast.engine.holds import Asked, misfit, over_budget, unreadable
 from outlast.engine.order import PASSES
 from outlast.engine.requests import Reply, Request, Write
 from outlast.engine.run import Run
@@ -161,10 +163,15 @@ class Turns(Generic[S]):
             self._run.settings.max_value_bytes,
         )
         event = self._state.advance(self._turn, data)
+        event = structs.replace(event, repeats=self._run.repeats.saved(event.full))
         if event.full and self._site is not None:
             event = structs.replace(event, site=self._site.short)
         entry = Entry(event, key_of(TURNS, str(self._loop)))
-        yield Write((entry,), "open", durable=False, at_once=True)
+        along = guards.turn(self._run, self._turn)
+        try:
+            yield Write((entry,), "open", durable=False, at_once=True, along=along)
+        except OverBudget as problem:
+            yield from hold(self._run, over_budget(self._run, entry.key, problem.short))
         for name, change in event.fields.items():
             if bytes(change.tail):
                 self._set_tail(name, bytes(change.tail))

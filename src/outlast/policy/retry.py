@@ -1,7 +1,12 @@
 """Whether and when a failed attempt is followed by another."""
 
 import math
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Literal, cast
+
+Jitter = Literal["full", "none"]
+LongWait = Literal["sleep", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,43 +15,110 @@ class Retry:
 
     Attributes:
         attempts: how many attempts there are at most, over all resumes together.
-        first: wait before the second attempt, in seconds, before the jitter.
-        factor: by what each further wait is longer.
-        cap: longest wait, in seconds.
+        initial: wait before the second attempt, in seconds, before the jitter.
+        maximum: longest wait of our own making, in seconds.
+        multiplier: by what each further wait is longer.
+        jitter: `full` draws each wait evenly between 0 and its bound, `none` takes the bound.
+        budget_seconds: no attempt begins later than so many seconds after the first one; None for
+            no such limit.
+        on: exception classes that are repeated, whatever we would make of them.
+        stop_on: exception classes that are not; they win over `on`.
+        long_wait: what to do if the tool asks for a longer wait than `maximum`: `sleep` as long as
+            it says, with a durable due time, or `fail` at once.
     """
 
     attempts: int = 3
-    first: float = 0.5
-    factor: float = 2.0
-    cap: float = 60.0
+    initial: float = 0.5
+    maximum: float = 60.0
+    multiplier: float = 2.0
+    jitter: Jitter = "full"
+    budget_seconds: float | None = None
+    on: Collection[type[BaseException]] = ()
+    stop_on: Collection[type[BaseException]] = ()
+    long_wait: LongWait = "sleep"
 
     def __post_init__(self) -> None:
+        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int):
+            raise ValueError(f"Retry(attempts={self.attempts!r}): a whole number is expected")
         if self.attempts < 1:
             raise ValueError(f"Retry(attempts={self.attempts}): at least 1, the first attempt")
-        if not (0 <= self.first <= self.cap < math.inf):
+        if not (0 <= self.initial <= self.maximum < math.inf):
             raise ValueError(
-                f"Retry(first={self.first}, cap={self.cap}): 0 <= first <= cap, both finite, is "
-                "expected"
+                f"Retry(initial={self.initial}, maximum={self.maximum}): 0 <= initial <= maximum, "
+                "both finite, is expected"
             )
-        if not (1 <= self.factor < math.inf):
-            raise ValueError(f"Retry(factor={self.factor}): a finite 1 or more is expected")
+        if not (1 <= self.multiplier < math.inf):
+            raise ValueError(f"Retry(multiplier={self.multiplier}): a finite 1 or more is expected")
+        if self.jitter not in ("full", "none"):
+            raise ValueError(f"Retry(jitter={self.jitter!r}): 'full' or 'none' is expected")
+        if self.long_wait not in ("sleep", "fail"):
+            raise ValueError(f"Retry(long_wait={self.long_wait!r}): 'sleep' or 'fail' is expected")
+        if self.budget_seconds is not None and not (0 <= self.budget_seconds < math.inf):
+            raise ValueError(
+                f"Retry(budget_seconds={self.budget_seconds}): a finite 0 or more is expected"
+            )
+        object.__setattr__(self, "on", _classes("on", self.on))
+        object.__setattr__(self, "stop_on", _classes("stop_on", self.stop_on))
 
 
-def next_wait(retry: Retry, fault: str, attempt: int, draw: float) -> float | None:
-    """Seconds to wait before the attempt after number `attempt`, or None to give up.
+def _classes(name: str, given: Collection[type[BaseException]]) -> tuple[type[BaseException], ...]:
+    classes = cast(
+        "tuple[type[BaseException], ...]", given if not isinstance(given, type) else (given,)
+    )
+    classes = tuple(classes)
+    if not all(isinstance(cls, type) and issubclass(cls, BaseException) for cls in classes):
+        raise ValueError(f"Retry({name}={given!r}): exception classes are expected")
+    return classes
+
+
+def declared(retry: Retry, exc: BaseException) -> bool | None:
+    """What `on` and `stop_on` say about an exception: repeat it, do not, or nothing. Of a group,
+    one leaf in `stop_on` is enough, and `on` must name them all."""
+    leaves = list(_leaves(exc))
+    if any(isinstance(leaf, tuple(retry.stop_on)) for leaf in leaves):
+        return False
+    if leaves and all(isinstance(leaf, tuple(retry.on)) for leaf in leaves):
+        return True
+    return None
+
+
+def _leaves(exc: BaseException) -> Iterator[BaseException]:
+    yield exc
+    if isinstance(exc, BaseExceptionGroup):
+        for inner in exc.exceptions:
+            yield from _leaves(inner)
+
+
+def next_wait(
+    retry: Retry,
+    fault: str,
+    failures: int,
+    draw: float,
+    *,
+    asked: float | None = None,
+    spent: float = 0.0,
+) -> float | None:
+    """Seconds to wait after failure number `failures`, or None to give up.
 
     The wait has "full jitter": evenly drawn between 0 and the exponential bound (AWS Architecture
-    Blog, "Exponential Backoff And Jitter").
+    Blog, "Exponential Backoff And Jitter"). What the tool asked for is waited for at least.
 
     Args:
         fault: the fault class of the error; only transient and throttled ones are repeated.
-        attempt: number of the attempt that failed, from 1.
+        failures: how many attempts have failed, from 1.
         draw: a number in [0, 1).
+        asked: seconds that the tool wants to be left alone, such as `Retry-After`.
+        spent: seconds since the first attempt.
     """
-    if fault not in ("transient", "throttled") or attempt >= retry.attempts:
+    if fault not in ("transient", "throttled") or failures >= retry.attempts:
+        return None
+    if asked is not None and asked > retry.maximum and retry.long_wait == "fail":
         return None
     try:
-        bound = min(retry.cap, retry.first * retry.factor ** (attempt - 1))
+        bound = min(retry.maximum, retry.initial * retry.multiplier ** (failures - 1))
     except OverflowError:
-        bound = retry.cap if retry.first else 0.0
-    return bound * draw
+        bound = retry.maximum if retry.initial else 0.0
+    wait = max(bound * draw if retry.jitter == "full" else bound, asked or 0.0)
+    if retry.budget_seconds is not None and spent + wait > retry.budget_seconds:
+        return None
+    return wait

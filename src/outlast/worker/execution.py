@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from outlast import codec
+from outlast.budgets import Declared
 from outlast.engine.lifecycle import execute_async, execute_sync, release
 from outlast.engine.preparation import prepare, prepare_async, prepare_sync
 from outlast.engine.run import Run, active
@@ -21,6 +22,7 @@ from outlast.engine.stop import Release
 from outlast.errors import OutlastError, RunOwned, RunReleased, UsageError
 from outlast.journal import ACTIVE
 from outlast.leases import Claim, Create, NewRun, Refused, lease_from
+from outlast.policy.budget import Budget
 from outlast.records import Identity, Source
 from outlast.worker.outcome import result_of_conclusion, result_of_row
 from outlast.worker.signals import release_on_signals
@@ -37,16 +39,19 @@ class Plan(Struct, frozen=True):
 
     Attributes:
         new: what to create the run from; None to go on with an existing one.
+        wait: for timers and retries, or a number: only for waits of at most so many seconds.
         resume: an operator asked for it, so any hold is lifted.
+        budget: of this run, in place of the workflow's own.
     """
 
     spec: WorkflowSpec
     run_id: str
     new: NewRun | None = None
-    wait: bool = True
+    wait: bool | float = True
     if_owned: IfOwned = "raise"
     settings: Settings = Settings()
     resume: bool = False
+    budget: Budget | None = None
 
 
 def run_plan(plan: Plan, opened: OpenStore) -> object:
@@ -188,6 +193,7 @@ def new_run(
     kwargs: Mapping[str, object],
     tags: Mapping[str, str],
     settings: Settings,
+    budget: Budget | None = None,
 ) -> NewRun:
     """What a run is created from.
 
@@ -223,6 +229,7 @@ def new_run(
         source=source_of(spec.fn, spec.module),
         tags=dict(tags),
         preview=codec.preview(values),
+        budget=declared(spec, budget),
     )
 
 
@@ -291,4 +298,12 @@ def _claim(plan: Plan, opened: OpenStore, owner: Identity) -> Claim:
         create=None if plan.new is None else creation(plan.new, opened),
         resume=plan.resume,
         source=source_of(plan.spec.fn, plan.spec.module),
+        budget=declared(plan.spec, plan.budget),
     )
+
+
+def declared(spec: WorkflowSpec, given: Budget | None) -> Declared | None:
+    """The budget that counts for a run: the one that it was given, or the workflow's."""
+    if given is not None:
+        return Declared(given, override=True)
+    return None if spec.budget is None else Declared(spec.budget)

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from outlast.policy.budget import Limits
+
 COMPLETED, FAILED, USAGE, HELD, KILLED, WAITING, OWNED, STORE = range(8)
 BUG, INTERRUPTED, TERMINATED = 70, 130, 143
 STOPPED = frozenset({INTERRUPTED, TERMINATED})
@@ -20,8 +22,10 @@ class Order(msgspec.Struct, frozen=True):
         target: `FILE_OR_MODULE:WORKFLOW`; None to go on with what the run was started from.
         arguments: JSON text: an array of positional or an object of keyword arguments.
         tags: labels of a new run.
+        budget: what the run may spend, in place of the workflow's own budget.
         in_process: without a worker process (for debuggers).
-        wait: wait for timers and retries; otherwise leave, and say when the run is due.
+        wait: wait for timers and retries; otherwise leave, and say when the run is due. A number:
+            leave only for waits of more than so many seconds.
         wait_if_owned: if another live process has the run, wait for its result.
         resume: an operator asked for it, so any hold is lifted.
         accept_from: first drop what is recorded from this step on, once the code is loaded.
@@ -36,8 +40,9 @@ class Order(msgspec.Struct, frozen=True):
     target: str | None = None
     arguments: str | None = None
     tags: dict[str, str] = {}
+    budget: Limits | None = None
     in_process: bool = False
-    wait: bool = True
+    wait: bool | float = True
     wait_if_owned: bool = False
     resume: bool = False
     accept_from: str | None = None

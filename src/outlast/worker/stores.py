@@ -46,7 +46,9 @@ def reaching(text: str, store: str | None) -> str:
     return _COMMANDS.sub(lambda _: f"outlast --store {shlex.quote(store)}", text)
 
 
-_COMMANDS = re.compile(r"\boutlast(?= (?:run|resume|fork|show|verify|journal|settle|ls|replay)\b)")
+_COMMANDS = re.compile(
+    r"\boutlast(?= (?:run|resume|fork|show|verify|journal|settle|ls|replay|breakers)\b)"
+)
 """Where a command begins in the text of an error."""
 
 

@@ -4,7 +4,12 @@ import inspect
 import json
 import os
 import sys
-from typing import Any
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from msgspec import structs
 
 from outlast import codec
 from outlast.engine.spec import Settings, WorkflowSpec, hints_of
@@ -12,6 +17,7 @@ from outlast.errors import (
     LostRun,
     NotStorable,
     OutlastError,
+    OutlastWarning,
     RunFailed,
     RunHeld,
     RunKilled,
@@ -24,6 +30,7 @@ from outlast.errors import (
     UsageError,
 )
 from outlast.leases import NewRun
+from outlast.policy.budget import Budget, Limits
 from outlast.rewriting import Accept
 from outlast.views import read_run
 from outlast.worker import order as codes
@@ -62,16 +69,18 @@ def carry_out(order: Order) -> object:
     opened = get_store(order.store)
     spec = _workflow(order, opened)
     settings = Settings(grace=order.grace)
+    budget = None if order.budget is None else _budget(order.budget)
     if order.accept_from is not None:
         _accept(order, order.accept_from, spec, opened)
     plan = Plan(
         spec=spec,
         run_id=order.run_id,
-        new=None if order.target is None else _new_run(order, spec, opened, settings),
+        new=None if order.target is None else _new_run(order, spec, opened, settings, budget),
         wait=order.wait,
         if_owned="wait" if order.wait_if_owned else "raise",
         settings=settings,
         resume=order.resume,
+        budget=budget,
     )
     return run_plan(plan, opened)
 
@@ -99,13 +108,25 @@ def _accept(order: Order, step: str, spec: WorkflowSpec, opened: OpenStore) -> N
 
 
 def _new_run(
-    order: Order, spec: WorkflowSpec, opened: OpenStore, settings: Settings
+    order: Order,
+    spec: WorkflowSpec,
+    opened: OpenStore,
+    settings: Settings,
+    budget: Budget | None,
 ) -> NewRun | None:
     """What to create the run from; None if it exists and no arguments were given to compare."""
     if order.arguments is None and read_run(opened.store, order.run_id) is not None:
         return None
     args, kwargs = _arguments(spec, order.arguments)
-    return new_run(spec, order.run_id, args, kwargs, order.tags, settings)
+    return new_run(spec, order.run_id, args, kwargs, order.tags, settings, budget)
+
+
+def _budget(limits: Limits) -> Budget:
+    """A budget with these limits; an infinite `usd` allows any amount."""
+    numbers = structs.asdict(limits)
+    if limits.usd is None or limits.usd.is_finite():
+        return Budget(**numbers)
+    return Budget.unlimited(**{name: n for name, n in numbers.items() if name != "usd"})
 
 
 def _arguments(
@@ -145,9 +166,11 @@ def _arguments(
 
 
 def work(order: Order) -> int:
-    """Carry an order out and return its exit code; errors go to stderr, a line each."""
+    """Carry an order out and return its exit code; errors and warnings of ours go to stderr, a line
+    each."""
     try:
-        carry_out(order)
+        with _warnings_in_a_line():
+            carry_out(order)
     except (RunFailed, RunHeld, RunKilled, RunWaiting, RunOwned) as problem:
         # The command line tells what became of the run, from the store.
         if isinstance(problem, RunHeld) and problem.reason == "stuck" and order.supervised:
@@ -178,6 +201,33 @@ def work(order: Order) -> int:
         _say(f"a bug in outlast: {type(bug).__name__}: {bug} (OUTLAST_DEBUG=1 shows where)")
         return codes.BUG
     return codes.COMPLETED
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """Python would name a line of ours, which tells a user nothing. Other warnings stay as they
+    are, and so does what the user's filters say."""
+    before = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if file is None and issubclass(category, OutlastWarning):
+            _say(f"warning: {message}")
+        else:
+            before(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        if warnings.showwarning is show:  # the user's program may have its own by now
+            warnings.showwarning = before
 
 
 def _say(text: str) -> None:

@@ -65,10 +65,10 @@ def _broken(word: str) -> str:
 
 # ---- plain
 
-AT_ONCE = Retry(attempts=50, first=0)
+AT_ONCE = Retry(attempts=50, initial=0)
 
 plan = step(effect="read", name="plan")(lambda: "plan")
-think = step(effect="read", name="think", retry=AT_ONCE)(_flaky)
+think = step(effect="read", name="think", retry=AT_ONCE, breaker=False)(_flaky)
 fetch = step(effect="read", name="fetch")(_broken)
 report = step(effect="idempotent", name="report")(len)
 send = step(effect="once", name="send")(_send)
@@ -116,7 +116,7 @@ async def _forever() -> None:
     await asyncio.Event().wait()
 
 
-athink = step(effect="read", name="think", retry=AT_ONCE)(_flaky_later)
+athink = step(effect="read", name="think", retry=AT_ONCE, breaker=False)(_flaky_later)
 asend = step(effect="once", name="send")(_send_later)
 asend.reconcile(_was_sent)
 wait = step(effect="read", name="wait")(_forever)

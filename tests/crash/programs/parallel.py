@@ -35,7 +35,7 @@ async def mails() -> list[str]:
     return list(await asyncio.gather(mail("a"), mail("b")))
 
 
-@step(effect="read", retry=Retry(attempts=ATTEMPTS, first=0))
+@step(effect="read", retry=Retry(attempts=ATTEMPTS, initial=0), breaker=False)
 def ask() -> str:
     record_effect(_job.effects)
     raise ConnectionError("nobody there")

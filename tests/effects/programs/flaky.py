@@ -1,23 +1,25 @@
-"""One step that fails in passing until the flag `works` is set; waits `argv[2]` s between attempts.
+"""One step that fails in passing until the flag `works` is set; waits ten minutes between attempts,
+by the clock that the test sets.
 
 Point `workflow-waits`: the failed attempt is recorded and the wait has begun.
 """
 
 import sys
 import threading
-import time
 
 import outlast
 from outlast.world import World
 from tests.effects.stage import Stage
 
 stage = Stage(sys.argv[1])
-seconds = float(sys.argv[2])
+stage.follow_clock()
+RETRY = outlast.Retry(attempts=3, initial=600, maximum=600, jitter="none")
 
 
-@outlast.step(effect="idempotent", retry=outlast.Retry(attempts=3, first=seconds, cap=seconds))
+@outlast.step(effect="idempotent", retry=RETRY)
 def act() -> str:
-    stage.log("act", outlast.current().attempt, time.time(), outlast.idempotency_key())
+    now = World().wall()
+    stage.log("act", outlast.current().attempt, now, outlast.idempotency_key())
     if not stage.has("works"):
         raise ConnectionResetError
     return "done"
@@ -35,7 +37,6 @@ def pause(world: World, seconds: float, wake: threading.Event | None = None) -> 
 
 wait = World.pause
 World.pause = pause  # type: ignore[method-assign]
-World.random = lambda world: 0.999  # type: ignore[method-assign]  # no jitter
 
 if __name__ == "__main__":
     stage.report(lambda: outlast.run(flow, run_id="run", store=stage.url))

@@ -21,7 +21,7 @@ async def stubborn(folder: str) -> str:
             continue
 
 
-@outlast.step(timeout=0.05, retry=outlast.Retry(attempts=2, first=0))
+@outlast.step(timeout=0.05, retry=outlast.Retry(attempts=2, initial=0))
 async def late(folder: str) -> str:
     return await stubborn(folder)
 

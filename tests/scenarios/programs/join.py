@@ -14,6 +14,7 @@ import outlast
 from tests.effects.stage import Stage
 
 stage, trouble = Stage(sys.argv[1]), sys.argv[2]
+stage.follow_clock()
 
 
 @dataclass
@@ -34,7 +35,8 @@ class Shop:
             return Price(3)
 
 
-@outlast.step(retry=outlast.Retry(attempts=2, first=0.1, cap=0.1))
+# Ten minutes, by the clock that the test sets.
+@outlast.step(retry=outlast.Retry(attempts=2, initial=600, maximum=600, jitter="none"))
 async def slow() -> int:
     stage.log("slow", outlast.current().attempt)
     while "step.completed" not in stage.kinds():

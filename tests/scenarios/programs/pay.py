@@ -9,7 +9,7 @@ from tests.scenarios.bank import post
 stage, bank = Stage(sys.argv[1]), sys.argv[2]
 
 
-@outlast.step(effect="idempotent", retry=outlast.Retry(attempts=3, first=0))
+@outlast.step(effect="idempotent", retry=outlast.Retry(attempts=3, initial=0))
 def pay(amount: int) -> int:
     key = outlast.idempotency_key()
     stage.log("pay", key)

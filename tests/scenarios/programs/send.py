@@ -24,7 +24,7 @@ async def send(amount: int) -> int:
 step = outlast.step(
     send,
     effect="idempotent" if declared == "idempotent" else "once",
-    retry=outlast.Retry(attempts=3, first=0),
+    retry=outlast.Retry(attempts=3, initial=0),
     timeout=0.5 if cut == "timeout" else None,
 )
 

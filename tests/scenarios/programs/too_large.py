@@ -19,7 +19,7 @@ class State:
     notes: list[object] = field(default_factory=list)
 
 
-@outlast.step(effect="once", retry=outlast.Retry(attempts=5, first=0))
+@outlast.step(effect="once", retry=outlast.Retry(attempts=5, initial=0))
 async def send() -> object:
     stage.log("sent")
     return threading.Lock() if what == "lock" else "x" * 200 * 1024

@@ -58,7 +58,7 @@ def fail(index: int) -> object:
     raise ValueError(HARD[index])
 
 
-@outlast.step(retry=outlast.Retry(attempts=5, first=0))
+@outlast.step(retry=outlast.Retry(attempts=5, initial=0))
 def refuse(index: int) -> object:
     stage.log(name, "made", index)
     return REFUSED[index]

@@ -182,3 +182,27 @@ SELECT count(DISTINCT key) FILTER (WHERE kind = 'step.completed'
        max(CASE WHEN kind = 'turn.saved' AND json_valid(CAST(data AS TEXT)) THEN json_extract(CAST(data AS TEXT), '$.turn') END),
        max(kind = 'run.accepted')
 FROM events WHERE run_id = :run_id;
+
+-- Where the journal of the store as a whole ends.
+-- name: store_tail
+SELECT seq, hash FROM events WHERE run_id = :run_id ORDER BY seq DESC LIMIT 1;
+
+-- name: read_breaker
+SELECT settings, declared_by, state FROM breakers WHERE name = :name;
+
+-- name: list_breakers
+SELECT name, settings, declared_by, state FROM breakers ORDER BY name;
+
+-- name: put_breaker
+INSERT INTO breakers (name, settings, declared_by, state)
+VALUES (:name, :settings, :declared_by, :state)
+ON CONFLICT (name) DO UPDATE SET settings = :settings, declared_by = :declared_by, state = :state;
+
+-- name: read_budget
+SELECT account FROM budgets WHERE run_id = :run_id;
+
+-- name: insert_budget
+INSERT INTO budgets (run_id, account) VALUES (:run_id, :account);
+
+-- name: set_budget
+UPDATE budgets SET account = :account WHERE run_id = :run_id;

@@ -1,0 +1,66 @@
+"""Which fault an error of a step is: the step's own rules first, then the library's."""
+
+from dataclasses import replace
+from typing import get_args
+
+from outlast.engine.spec import StepSpec
+from outlast.errors import Terminal, Transient
+from outlast.policy.faults import Fault, FaultKind, classify
+from outlast.policy.retry import declared
+
+KINDS = frozenset(get_args(FaultKind))
+
+
+def fault_of(spec: StepSpec, exc: BaseException, now: float) -> Fault:
+    """The fault class of what a body raised.
+
+    In this order: what the step's `classify=` says, what its body says by raising
+    `outlast.Terminal` or `outlast.Transient`, what its `Retry(stop_on=, on=)` says, and the
+    library's table.
+
+    Args:
+        now: seconds since the epoch, for waits that are given as a time.
+    """
+    ours = classify(exc, now)
+    if spec.classify is not None:
+        said = _asked(spec, exc)
+        if isinstance(said, Fault):
+            return said
+        if said is not None:
+            return _as(ours, said, f"classify= of step {spec.name} says so")
+    if isinstance(exc, Terminal | Transient):
+        return ours
+    wanted = declared(spec.retry, exc)
+    if wanted is None:
+        return ours
+    if not wanted:
+        return _as(ours, "terminal", f"{type(exc).__name__} is in stop_on=")
+    if ours.kind in ("transient", "throttled"):
+        return ours
+    return _as(ours, "transient", f"{type(exc).__name__} is in on=")
+
+
+def _as(ours: Fault, kind: FaultKind, reason: str) -> Fault:
+    wait = ours.wait if kind in ("transient", "throttled") else None
+    counts = kind == "transient" or ours.counts
+    return replace(ours, kind=kind, reason=reason, wait=wait, counts=counts)
+
+
+def _asked(spec: StepSpec, exc: BaseException) -> Fault | FaultKind | None:
+    """What the step's own function answers. If it is broken, that is a bug, and no reason to call
+    the tool again."""
+    assert spec.classify is not None
+    try:
+        said = spec.classify(exc)
+    except Exception as problem:
+        why = f"classify= of step {spec.name} raised {type(problem).__name__}: {problem}"
+        return Fault("terminal", reason=why)
+    if said is None or isinstance(said, Fault):
+        return said
+    if isinstance(said, str) and said in KINDS and said != "unknown-outcome":
+        return said
+    why = (
+        f"classify= of step {spec.name} returned {said!r}; expected 'transient', 'throttled', "
+        "'terminal', a Fault or None"
+    )
+    return Fault("terminal", reason=why)

@@ -1,0 +1,171 @@
+"""Runs as an operator sees them, and lists of them."""
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
+from typing import cast
+
+from outlast import codec, cuts, events
+from outlast.errors import StoreError, Unreadable
+from outlast.journal import to_event, to_run
+from outlast.leases import is_abandoned
+from outlast.records import RunRow, RunView, StoredEvent
+from outlast.store.base import Row, SqlValue
+from outlast.store.writer import Store
+from outlast.views.reading import decode_stored, read_events
+from outlast.views.spending import with_budget
+from outlast.views.steps import steps_of
+
+
+def list_runs(store: Store, status: str | None, workflow: str | None, limit: int) -> list[RunView]:
+    """Runs without their steps, newest first; a negative limit means all of them. One that is
+    damaged does not hide the others: what is known of it is shown."""
+    rows = store.read("list_runs", status=status, workflow=workflow, limit=limit)
+    return [_listed(store, row) for row in rows]
+
+
+def _listed(store: Store, raw: Row) -> RunView:
+    row = None
+    try:
+        row = to_run(raw)
+        return run_view(store, row, with_steps=False)
+    except (StoreError, Unreadable) as problem:
+        if isinstance(problem, StoreError) and problem.problem != "damaged":
+            raise
+        return replace(_bare(store, row or to_run(_without_json(raw))), damaged=str(problem))
+
+
+def _without_json(raw: Row) -> Row:
+    blank: dict[str, SqlValue] = {"source": None, "owner": None, "tags": "{}"}
+    names = RunRow.__dataclass_fields__
+    return tuple(blank.get(name, value) for name, value in zip(names, raw, strict=True))
+
+
+def unfinished(store: Store, own_claims: Set[str]) -> list[RunRow]:
+    """Runs that nobody executes and that could go on now, oldest first.
+
+    Args:
+        own_claims: see `leases.is_abandoned`.
+    """
+    now = store.world.wall()
+    rows = upcoming(store, own_claims)
+    return [row for row in rows if row.due_at is None or row.due_at <= now]
+
+
+def upcoming(store: Store, own_claims: Set[str]) -> list[RunRow]:
+    """Runs that nobody executes and that go on by themselves, now or at a time, oldest first.
+
+    Args:
+        own_claims: see `leases.is_abandoned`.
+    """
+    rows = [to_run(row) for row in store.read("list_unfinished")]
+    return [row for row in rows if is_abandoned(row, store.world, own_claims)]
+
+
+def live_runs(store: Store, workflow: str | None) -> list[tuple[str, str]]:
+    """Id and workflow of the runs that have not ended, executed or not, oldest first."""
+    return cast(list[tuple[str, str]], store.read("live_runs", workflow=workflow))
+
+
+def workflows(store: Store) -> list[str]:
+    """Names of the workflows that have runs, ended or not."""
+    return [str(name) for (name,) in store.read("workflows")]
+
+
+def _live_owner(row: RunRow, store: Store) -> str | None:
+    """The process that executes the run, in words; None if nobody does."""
+    if row.owner is None or is_abandoned(row, store.world, _own_claims(row, store)):
+        return None
+    return f"process {row.owner.pid} on {row.owner.host}"
+
+
+def _own_claims(row: RunRow, store: Store) -> frozenset[str]:
+    # A claim of this very process counts as alive here: a view cannot ask the engine.
+    here = store.world.identity()
+    owner = row.owner
+    return frozenset({owner.nonce}) if owner and owner.pid == here.pid else frozenset()
+
+
+def run_view(store: Store, row: RunRow, *, with_steps: bool = True) -> RunView:
+    """A run as an operator sees it.
+
+    Raises:
+        StoreError, Unreadable: something that was to be shown cannot be read.
+    """
+    view = _bare(store, row)
+    if not with_steps:
+        ((finished, turn, cut),) = cast(
+            list[tuple[int, int | None, bool]], store.read("progress_of", run_id=row.run_id)
+        )
+        if not cut:
+            return replace(_with_ending(view, _last(store, row)), finished=finished, turn=turn)
+    rows = read_events(store, row.run_id)
+    alive = row.status in ("running", "waiting") and view.owner is not None
+    steps = steps_of(rows, row.uid, alive=alive, now=store.world.wall())
+    done = sum(step.status == "completed" for step in steps)
+    view = replace(view, steps=steps if with_steps else [], finished=done, turn=_turn(rows))
+    if with_steps:
+        view = with_budget(store, view)
+    return _with_ending(_with_origin(view, rows), _last(store, row))
+
+
+def _bare(store: Store, row: RunRow) -> RunView:
+    """What a run's row alone tells."""
+    owner = _live_owner(row, store)
+    going_on = row.status in ("running", "waiting")
+    return RunView(
+        run_id=row.run_id,
+        workflow=row.workflow,
+        status=row.status,
+        reason=row.reason,
+        interrupted=going_on and row.owner is not None and owner is None,
+        result=None,
+        error=None,
+        detail=row.detail,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        due_at=row.due_at,
+        trace_id=row.trace_id,
+        tags=row.tags,
+        epoch=row.epoch,
+        seq=row.seq,
+        head=row.head.hex(),
+        owner=owner,
+    )
+
+
+def _last(store: Store, row: RunRow) -> StoredEvent | None:
+    kinds = {"completed": "run.completed", "failed": "run.failed", "held": "run.held"}
+    kind = kinds.get(row.status)
+    rows = store.read("read_last_of_kind", run_id=row.run_id, kind=kind) if kind else []
+    return to_event(rows[0]) if rows else None
+
+
+def _with_origin(view: RunView, rows: Sequence[StoredEvent]) -> RunView:
+    created = decode_stored(rows[0]) if rows else None
+    if not isinstance(created, events.RunCreated) or created.forked is None:
+        return view
+    return replace(view, forked_from=created.forked.run_id, forked_at=created.forked.step)
+
+
+def _with_ending(view: RunView, last: StoredEvent | None) -> RunView:
+    if last is None:
+        return view
+    event = decode_stored(last)
+    match event:
+        case events.RunCompleted():
+            return replace(view, result=codec.plain(bytes(event.result)))
+        case events.RunFailed():
+            error = f"{event.error.type}: {event.error.message}"
+            return replace(view, error=error, traceback=event.error.traceback or None)
+        case events.RunHeld():
+            return replace(view, held_at=event.step, fix=event.fix or None)
+        case _:
+            return view
+
+
+def _turn(rows: Iterable[StoredEvent]) -> int | None:
+    turn = None
+    for row in cuts.split(rows)[0]:
+        if row.kind == "turn.saved":
+            turn = cast(events.TurnSaved, decode_stored(row)).turn
+    return turn

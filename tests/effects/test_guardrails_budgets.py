@@ -1,0 +1,583 @@
+"""Budgets in a run: what is charged for an attempt however it ends, and what a limit does to it."""
+
+import asyncio
+import functools
+import threading
+import warnings
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast import Budget, Cost, Retry, Usage
+from outlast.budgets import Reserve, read_account
+from outlast.engine.run import active_runs
+from outlast.events import RunHeld, StepCharged, decode
+from outlast.policy.budget import Account, Short
+from outlast.store.open import open_store
+from outlast.worker.stores import get_store
+from tests.checkers import check_all
+from tests.effects.colours import COLOURS, Colour, make_step
+from tests.effects.stage import Stage
+from tests.ownership.children import SimulatedWorld, until
+
+PROGRAMS = Path(__file__).parent / "programs"
+ONCE = Retry(attempts=1)
+
+
+def account(stage: Stage) -> Account:
+    found = read_account(get_store(stage.url).store, "run")
+    assert found is not None
+    return found
+
+
+def workflow_of(colour: Colour, step: Any, calls: int, **options: Any) -> Any:
+    """A workflow of so many calls, whose errors it returns by their names."""
+    if colour == "sync":
+
+        @outlast.workflow(**options)
+        def flow() -> list[Any]:
+            results: list[Any] = []
+            for n in range(calls):
+                try:
+                    results.append(step(n))
+                except Exception as problem:
+                    results.append(type(problem).__name__)
+            return results
+
+        return flow
+
+    @outlast.workflow(**options)
+    async def flow_async() -> list[Any]:
+        results: list[Any] = []
+        for n in range(calls):
+            try:
+                results.append(await step(n))
+            except Exception as problem:
+                results.append(type(problem).__name__)
+        return results
+
+    return flow_async
+
+
+def held(stage: Stage, flow: Callable[..., object], *words: str) -> RunHeld:
+    """The run is held for its budget, and the words stand in what it says."""
+    with pytest.raises(outlast.RunHeld) as stopped:
+        outlast.run(flow, run_id="run", store=stage.url)
+    assert stopped.value.reason == "over-budget", stopped.value
+    for word in words:
+        assert word in str(stopped.value)
+    last = stage.client().journal("run")[-1]
+    event = decode(last.kind, last.data)
+    assert isinstance(event, RunHeld)
+    return event
+
+
+# ---- what is counted
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_attempts_count_as_calls_and_keys_as_steps(stage: Stage, colour: Colour) -> None:
+    def act(n: int) -> int:
+        stage.log("act")
+        if len(stage.effects()) < 3:
+            raise ConnectionResetError
+        return n
+
+    step = make_step(colour, act, retry=Retry(attempts=3, initial=0))
+    flow = workflow_of(colour, step, 4, budget=Budget(steps=3, calls=50))
+    event = held(stage, flow, "act#3 was not called", "3 of 3 steps used", "--add steps=AMOUNT")
+    assert event.step == "act#3"
+    assert (account(stage).calls, account(stage).steps) == (5, 3)
+    stage.client().add_budget("run", Budget(steps=1))
+    assert outlast.run(flow, run_id="run", store=stage.url) == [0, 1, 2, 3]
+    assert len(stage.effects()) == 6
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_turns_are_counted(stage: Stage, limit: int) -> None:
+    @outlast.step
+    def act(n: int) -> int:
+        stage.log("act", n)
+        return n
+
+    @outlast.workflow(budget=Budget(turns=limit))
+    def flow() -> list[int]:
+        for turn in outlast.turns(seen=list[int]()):
+            if len(turn.seen) == 5:
+                return list(turn.seen)
+            turn.seen.append(act(len(turn.seen)))
+        return []
+
+    for _ in range(2):
+        held(stage, flow, f"{max(limit, 0)} turns", "--add turns=AMOUNT")
+    assert len(stage.effects()) == limit
+    stage.client().add_budget("run", Budget(turns=10))
+    assert outlast.run(flow, run_id="run", store=stage.url) == [0, 1, 2, 3, 4]
+    assert stage.effects() == [f"act {n}" for n in range(5)]
+    assert account(stage).turns == 6
+
+
+def test_a_budget_given_at_the_start_stands_for_that_of_the_code(stage: Stage) -> None:
+    flow = workflow_of("sync", make_step("sync", lambda n: n), 4, budget=Budget(calls=1))
+    given = Budget(calls=3)
+    with pytest.raises(outlast.RunHeld, match="3 of 3 calls used"):
+        outlast.run(flow, run_id="run", store=stage.url, budget=given)
+    with pytest.raises(outlast.RunHeld, match="3 of 3 calls used"):  # the code's counts no more
+        outlast.run(flow, run_id="run", store=stage.url)
+    result = outlast.run(flow, run_id="run", store=stage.url, budget=Budget(calls=4))
+    assert result == [0, 1, 2, 3]
+
+
+# ---- money
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("budget", [None, Budget(calls=5)], ids=["no budget", "no money"])
+def test_a_step_with_a_cost_needs_a_budget_of_money(
+    stage: Stage, colour: Colour, budget: Budget | None
+) -> None:
+    def act(n: int) -> int:
+        stage.log("act")
+        return n
+
+    step = make_step(colour, act, cost=0.25)
+    flow = workflow_of(colour, step, 2, budget=budget)
+    held(stage, flow, "act#0 was not called", "--add usd=AMOUNT")
+    assert stage.effects() == []
+    stage.client().add_budget("run", Budget(usd=1))
+    assert outlast.run(flow, run_id="run", store=stage.url) == [0, 1]
+    assert account(stage).spent_usd == Decimal("0.50")
+
+
+@pytest.mark.parametrize(
+    "budget", [None, Budget(calls=5), Budget(usd=0)], ids=["no budget", "no money", "nothing"]
+)
+def test_what_is_declared_to_be_free_needs_none(stage: Stage, budget: Budget | None) -> None:
+    flow = workflow_of("sync", make_step("sync", lambda n: n, cost=0), 2, budget=budget)
+    assert outlast.run(flow, run_id="run", store=stage.url) == [0, 1]
+
+
+def test_a_budget_of_money_that_nothing_counts_against_warns(stage: Stage) -> None:
+    def flow(**options: Any) -> Any:
+        return workflow_of("sync", make_step("sync", lambda n: n, **options), 1, budget=Budget(1))
+
+    with pytest.warns(outlast.OutlastWarning, match="no step of it declares a cost"):
+        outlast.run(flow(), store=stage.url)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", outlast.OutlastWarning)
+        outlast.run(flow(cost=0.1), store=stage.url)
+        outlast.run(flow(cost=0), store=stage.url)
+
+
+def test_a_budget_that_what_is_reported_counts_against_does_not_warn(stage: Stage) -> None:
+    def act(n: int) -> int:
+        outlast.charge(usd=0.1)
+        return n
+
+    flow = workflow_of("sync", make_step("sync", act), 1, budget=Budget(usd=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", outlast.OutlastWarning)
+        outlast.run(flow, run_id="run", store=stage.url)
+    assert account(stage).spent_usd == Decimal("0.1")
+
+
+@pytest.mark.parametrize(
+    ("end", "spent"),
+    [("returns", "0.4"), ("raises", "0.4"), ("refused", "0"), ("answers 503", "0")],
+)
+def test_a_failed_attempt_costs_what_it_may_have_cost(stage: Stage, end: str, spent: str) -> None:
+    """The estimate where nobody knows, nothing where the tool cannot have worked."""
+
+    class Http(Exception):
+        status = 503
+
+    def act(n: int) -> int:
+        match end:
+            case "raises":
+                raise ValueError("after the call?")
+            case "refused":
+                raise ConnectionRefusedError
+            case "answers 503":
+                raise Http
+        return n
+
+    step = make_step("sync", act, cost=Cost(estimate=0.4), retry=ONCE)
+    outlast.run(workflow_of("sync", step, 1, budget=Budget(usd=1)), run_id="run", store=stage.url)
+    assert account(stage).spent_usd == Decimal(spent)
+    check_all(stage.url, "run", estimates_hold=True)
+
+
+# ---- charge()
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_what_a_body_reports_is_charged_though_it_fails(stage: Stage, colour: Colour) -> None:
+    def act(n: int) -> int:
+        outlast.charge(usd="0.10")
+        outlast.charge(usd=0.05, tokens=7)
+        if (outlast.current().attempt or 0) < 3:
+            raise ConnectionResetError
+        return n
+
+    step = make_step(colour, act, retry=Retry(attempts=3, initial=0))
+    flow = workflow_of(colour, step, 1, budget=Budget(usd=1))
+    assert outlast.run(flow, run_id="run", store=stage.url) == [0]
+    assert (account(stage).spent_usd, account(stage).spent_tokens) == (Decimal("0.45"), 21)
+    journal = [decode(e.kind, e.data) for e in stage.client().journal("run")]
+    charged = [event for event in journal if isinstance(event, StepCharged)]
+    assert [(e.attempt, e.settled) for e in charged] == [
+        (n, settled) for n in (1, 2, 3) for settled in (False, False, True)
+    ]
+
+
+def test_what_a_body_reports_is_charged_though_it_is_cancelled(stage: Stage) -> None:
+    begun = asyncio.Event()
+
+    @outlast.step
+    async def act() -> None:
+        outlast.charge(usd=0.1)
+        begun.set()
+        await asyncio.Event().wait()
+
+    @outlast.workflow(budget=Budget(usd=1))
+    async def flow() -> str:
+        task = asyncio.create_task(act())
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        return "late"
+
+    for _ in range(2):
+        assert outlast.run(flow, run_id="run", store=stage.url) == "late"
+        assert account(stage).spent_usd == Decimal("0.1")
+        assert account(stage).open == {}
+
+
+def test_of_what_is_reported_and_what_is_declared_the_larger_is_charged(stage: Stage) -> None:
+    def act(n: int) -> int:
+        outlast.charge(usd=0.1 if n else 0.5)
+        return n
+
+    step = make_step("sync", act, cost=0.3)
+    flow = workflow_of("sync", step, 2, budget=Budget(usd=2))
+    outlast.run(flow, run_id="run", store=stage.url)
+    assert account(stage).spent_usd == Decimal("0.8")
+
+
+@pytest.mark.parametrize(
+    "cost", [{}, {"usd": -1}, {"usd": "much"}, {"usd": float("nan")}, {"tokens": 1.5}], ids=str
+)
+def test_what_is_no_cost_cannot_be_reported(stage: Stage, cost: dict[str, Any]) -> None:
+    def act(n: int) -> str:
+        with pytest.raises(outlast.UsageError, match="charge"):
+            outlast.charge(**cost)
+        return "as expected"
+
+    flow = workflow_of("sync", make_step("sync", act), 1, budget=Budget(usd=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", outlast.OutlastWarning)
+        assert outlast.run(flow, run_id="run", store=stage.url) == ["as expected"]
+    with pytest.raises(outlast.OutsideRun):
+        outlast.charge(usd=1)
+
+
+def test_a_run_without_a_budget_notes_what_is_reported(stage: Stage) -> None:
+    def act(n: int) -> int:
+        outlast.charge(usd=0.1, tokens=3)
+        return n
+
+    flow = workflow_of("sync", make_step("sync", act), 2)
+    assert outlast.run(flow, run_id="run", store=stage.url) == [0, 1]
+    assert stage.kinds().count("step.charged") == 2
+
+
+def test_tokens_that_are_reported_need_no_money(stage: Stage) -> None:
+    def act(n: int) -> int:
+        outlast.charge(tokens=3)
+        return n
+
+    flow = workflow_of("sync", make_step("sync", act), 3, budget=Budget(tokens=100))
+    assert outlast.run(flow, run_id="run", store=stage.url) == [0, 1, 2]
+    assert account(stage).spent_tokens == 9
+
+
+# ---- what nobody can tell
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize(
+    "broken",
+    [lambda result: 1 / 0, lambda result: "0.10", lambda result: None],
+    ids=["raises", "a text", "nothing"],
+)
+def test_a_broken_cost_function_holds_the_run_and_keeps_the_result(
+    stage: Stage, colour: Colour, broken: Callable[[object], object]
+) -> None:
+    def act(n: int) -> int:
+        stage.log("act")
+        return n
+
+    working = False
+
+    def cost(result: object) -> object:
+        return 0.1 if working else broken(result)
+
+    step = make_step(colour, act, cost=cost)
+    flow = workflow_of(colour, step, 2, budget=Budget(usd=1))
+    event = held(stage, flow, "act#0", "unknown", "--charge usd=AMOUNT")
+    assert event.step == "act#1"
+    assert len(stage.effects()) == 1
+    assert stage.step("act#0").status == "completed"
+    held(stage, flow)  # another start does not lift it
+    working = True
+    stage.client().add_budget("run", charged=Usage(Decimal("0.2"), 0))
+    assert outlast.run(flow, run_id="run", store=stage.url) == [0, 1]
+    assert len(stage.effects()) == 2
+    assert account(stage).spent_usd == Decimal("0.3")
+
+
+def test_a_broken_estimate_does_not_stand_in_the_way(stage: Stage) -> None:
+    def estimate(n: int) -> float:
+        raise RuntimeError("a bug")
+
+    step = make_step("sync", lambda n: n, cost=Cost(estimate=estimate, actual=0.1))
+    flow = workflow_of("sync", step, 2, budget=Budget(usd=1))
+    assert outlast.run(flow, run_id="run", store=stage.url) == [0, 1]
+    assert account(stage).spent_usd == Decimal("0.2")
+
+
+def test_a_cost_that_is_not_known_stops_only_what_costs(stage: Stage) -> None:
+    costly = outlast.step(name="costly", cost=lambda result: None)(lambda: "costly")
+    free = outlast.step(name="free")(lambda: "free")
+
+    @outlast.workflow(budget=Budget(usd=1))
+    def flow() -> list[str]:
+        return [costly(), free(), costly()]
+
+    event = held(stage, flow, "costly#0")
+    assert event.step == "costly#2"
+    assert stage.step("free#1").status == "completed"
+
+
+# ---- side by side
+
+
+def test_first_calls_without_an_estimate_wait_for_one_another_and_all_are_made(
+    stage: Stage,
+) -> None:
+    running: list[int] = []
+    most: list[int] = []
+
+    @outlast.step(cost=lambda result: 0.1)
+    async def act(n: int) -> int:
+        running.append(n)
+        most.append(len(running))
+        await asyncio.sleep(0)
+        running.remove(n)
+        return n
+
+    @outlast.workflow(budget=Budget(usd=1))
+    async def flow() -> list[int]:
+        return await asyncio.gather(*(act(n) for n in range(6)))
+
+    assert outlast.run(flow, run_id="run", store=stage.url) == list(range(6))
+    assert account(stage).spent_usd == Decimal("0.6")
+    assert most[0] == 1, "the first one had all that is left"
+    check_all(stage.url, "run", estimates_hold=True)
+
+
+def test_a_call_that_is_refused_while_the_one_before_it_ends_is_made(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refusal arrives when nothing is under way any more, and the settlement is on its way."""
+    change, may_end = Reserve.change, threading.Event()
+
+    def refused_at_the_end(self: Reserve, account: Account) -> Account | Short:
+        answer = change(self, account)
+        if isinstance(answer, Short) and not may_end.is_set():
+            may_end.set()
+            (run,) = active_runs()
+            until(lambda: not run.open.keys() & {"act#0"}, "the first call to end")
+        return answer
+
+    monkeypatch.setattr(Reserve, "change", refused_at_the_end)
+
+    begun = asyncio.Event()
+
+    @outlast.step(cost=Cost(estimate=0.6, actual=0.1))
+    async def act(n: int) -> int:
+        begun.set()
+        await asyncio.to_thread(may_end.wait, 20)
+        return n
+
+    @outlast.step(cost=Cost(estimate=0.6, actual=0.1))
+    def in_thread(n: int) -> int:
+        return n
+
+    @outlast.workflow(budget=Budget(usd=1))
+    async def flow() -> list[int]:
+        first = asyncio.create_task(act(0))
+        await begun.wait()
+        return [await asyncio.to_thread(in_thread, 0), await first]
+
+    assert outlast.run(flow, run_id="run", store=stage.url) == [0, 0]
+    assert may_end.is_set()
+
+
+def test_calls_in_threads_wait_for_one_another_too(stage: Stage) -> None:
+    @outlast.step(cost=Cost(estimate=0.6, actual=0.1))
+    def act(n: int) -> int:
+        stage.log("act")
+        return n
+
+    @outlast.workflow(budget=Budget(usd=1))
+    async def flow() -> list[int]:
+        return await asyncio.gather(*(asyncio.to_thread(act, n) for n in range(4)))
+
+    assert outlast.run(flow, run_id="run", store=stage.url) == list(range(4))
+    assert account(stage).spent_usd == Decimal("0.4")
+    check_all(stage.url, "run", estimates_hold=True)
+
+
+def test_a_call_that_was_cancelled_gives_back_what_it_did_not_use(stage: Stage) -> None:
+    """What was set aside is charged: nobody knows what it cost."""
+    begun = asyncio.Event()
+
+    @outlast.step(cost=Cost(estimate=0.4, actual=0.1))
+    async def act(hang: bool) -> str:
+        if hang:
+            begun.set()
+            await asyncio.Event().wait()
+        return "done"
+
+    @outlast.workflow(budget=Budget(usd=1))
+    async def flow() -> list[str]:
+        task = asyncio.create_task(act(True))
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        return [await act(False), await act(False)]
+
+    assert outlast.run(flow, run_id="run", store=stage.url) == ["done", "done"]
+    assert account(stage).spent_usd == Decimal("0.6")
+    assert account(stage).open == {}
+
+
+# ---- seconds
+
+TIME = Budget(seconds=0.1)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_the_end_of_its_time_ends_a_step_that_is_under_way(
+    stage: Stage, colour: Colour, attempts: int
+) -> None:
+    ended = threading.Event()
+
+    def body() -> None:
+        stage.log("act")
+        ended.wait(20)  # until the test is over
+
+    @outlast.step(name="act", retry=Retry(attempts=attempts, initial=0))
+    def act(n: int) -> str:
+        body()
+        return "never"
+
+    @outlast.step(name="act", retry=Retry(attempts=attempts, initial=0))
+    async def act_async(n: int) -> str:
+        stage.log("act")
+        await asyncio.Event().wait()
+        return "never"
+
+    step = act if colour == "sync" else act_async
+
+    @outlast.workflow(budget=TIME)
+    def flow() -> str:
+        return str(step(0))
+
+    @outlast.workflow(budget=TIME)
+    async def flow_async() -> str:
+        return str(await act_async(0))
+
+    settings = outlast.Settings(grace=0.05)
+    try:
+        with pytest.raises(outlast.RunHeld) as stopped:
+            outlast.run(
+                flow if colour == "sync" else flow_async,
+                run_id="run",
+                store=stage.url,
+                settings=settings,
+            )
+    finally:
+        ended.set()
+    # Not failed, however many attempts it had: it did nothing wrong. A plain body that goes on
+    # past the grace period may be what the hold tells of.
+    reasons = ("over-budget", "stuck") if colour == "sync" else ("over-budget",)
+    assert stopped.value.reason in reasons, stopped.value
+    assert stopped.value.reason == "stuck" or "--add seconds=" in stopped.value.fix
+    assert stage.effects() == ["act"]
+    assert stopped.value.reason == "stuck" or account(stage).spent_seconds >= 0.1
+
+
+def test_a_plain_step_that_ends_after_its_time_leaves_the_run_held(stage: Stage) -> None:
+    over = threading.Event()
+
+    @outlast.step(retry=Retry(attempts=3, initial=0))
+    def act() -> str:
+        stage.log("act")
+        over.wait(0.3)
+        return "late"
+
+    @outlast.workflow(budget=TIME)
+    def flow() -> str:
+        return act()
+
+    held(stage, flow, "seconds", "--add seconds=")
+    over.set()
+    stage.client().add_budget("run", Budget(seconds=60))
+    assert outlast.run(flow, run_id="run", store=stage.url) == "late"
+    assert account(stage).spent_seconds >= 0.1
+
+
+def test_waiting_is_no_running_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = SimulatedWorld()
+    opening = functools.partial(open_store, world=world)
+    monkeypatch.setattr("outlast.worker.stores.open_store", opening)
+    failed: list[int] = []
+
+    @outlast.step(retry=Retry(initial=6000, maximum=6000, jitter="none"))
+    def act() -> str:
+        world.ran += 70
+        if not failed:
+            failed.append(1)
+            raise ConnectionResetError
+        return "worked"
+
+    @outlast.workflow(budget=Budget(seconds=200))
+    def flow() -> list[str]:
+        first = act()
+        outlast.sleep(6000).result()
+        return [first, act()]
+
+    assert outlast.run(flow, run_id="run", store=stage.url)
+    assert world.ran > 12_000
+    assert 210 <= account(stage).spent_seconds < 6000
+
+
+# ---- what an operator drops
+
+
+def test_a_dropped_attempt_that_died_stays_charged(stage: Stage) -> None:
+    """The step is made again under the same key, and paid for again."""
+    program = PROGRAMS / "dropped.py"
+    stage.kill_at("working")
+    assert stage.play(program).killed
+    stage.client().accept_from("run", "act#0")
+    assert stage.play(program).result == 1
+    assert account(stage).spent_usd == Decimal("0.8")
+    assert (account(stage).calls, account(stage).open) == (2, {})
