@@ -235,9 +235,14 @@ def test_an_attempt_that_died_before_anybody_knew_a_cost_is_unknown() -> None:
     account = opened(open_account(Budget(usd=1, on_unknown="hold")), ask(0))
     account = settle_died(account, ticket(0), "its process died")
     assert account.spent_usd == 0
-    short = refused(account, ask(0, attempt=2))
+    short = refused(account, ask(1))
     assert short.limit == "unknown"
     assert "its process died" in short.text
+    again = opened(account, ask(0, attempt=2))  # its own call is tried again, and then tells
+    assert refused(again, ask(1)).limit == "unknown"
+    known = settle(again, ticket(0, 2), usd("0.30"))
+    assert (known.spent_usd, known.unknown, known.unknown_usd) == (Decimal("0.60"), (), 0)
+    opened(known, ask(1))
     bounded = opened(open_account(Budget(usd=1, on_unknown=0.25)), ask(0))
     bounded = settle_died(bounded, ticket(0))
     assert bounded.spent_usd == Decimal("0.25")

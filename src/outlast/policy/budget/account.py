@@ -58,12 +58,21 @@ class Open(msgspec.Struct, frozen=True, omit_defaults=True):
     guessed: tuple[Part, ...] = ()
 
 
-class Unknown(msgspec.Struct, frozen=True):
-    """A cost that could not be told: of which attempt, which parts of it, and why."""
+class Unknown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A cost that could not be told: of which attempt, which parts of it, and why.
+
+    Attributes:
+        silent: name of the step, if the attempt ended without a word about its cost, at a time when
+            nobody knew what such an attempt costs. It is charged as soon as that is known: the
+            `missing` parts, less what its body had `charged`.
+    """
 
     ticket: str
     parts: tuple[Part, ...]
     why: str
+    silent: str = ""
+    missing: tuple[Part, ...] = ()
+    charged: Usage = NOTHING
 
 
 class Running(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -98,7 +98,7 @@ def reserve(account: Account, ask: Ask) -> Account | Short:
         return account
     # A step without a declared cost whose body has reported one spends all the same.
     priced = ask.priced or ask.step in account.largest
-    short = _too_many(account, ask) or (priced and _cost_unknown(account, ask.step)) or None
+    short = _too_many(account, ask) or (priced and _cost_unknown(account, ask)) or None
     if short is not None:
         return short
     entry = Open(step=ask.step)
@@ -181,10 +181,12 @@ def settle_died(
         usd=None if "usd" in entry.guessed else usd,
         tokens=None if "tokens" in entry.guessed else tokens,
     )
-    return _close(account, ticket, entry, actual, why)
+    return _close(account, ticket, entry, actual, why, silent=True)
 
 
-def _close(account: Account, ticket: Ticket, entry: Open, actual: Usage, why: str) -> Account:
+def _close(
+    account: Account, ticket: Ticket, entry: Open, actual: Usage, why: str, *, silent: bool = False
+) -> Account:
     bound = account.bound or Usage()
     usd = bound.usd if actual.usd is None else actual.usd
     tokens = bound.tokens if actual.tokens is None else actual.tokens
@@ -202,27 +204,64 @@ def _close(account: Account, ticket: Ticket, entry: Open, actual: Usage, why: st
         open={id: one for id, one in account.open.items() if id != ticket.id},
     )
     if entry.priced or usd or tokens:
-        account = _learn(account, entry.step, usd, tokens)
-    return _note_unknown(account, ticket, usd, tokens, why or "it was not told")
+        account = _charge_silent(_learn(account, entry.step, usd, tokens), entry.step)
+    unknown = Unknown(
+        ticket.id,
+        parts=(),
+        why=escape_surrogates(why or "it was not told"),
+        silent=entry.step if silent else "",
+        missing=(*(("usd",) if usd is None else ()), *(("tokens",) if tokens is None else ())),
+        charged=entry.charged,
+    )
+    return _note_unknown(account, unknown)
 
 
-def _note_unknown(
-    account: Account, ticket: Ticket, usd: Decimal | None, tokens: int | None, why: str
-) -> Account:
+def _note_unknown(account: Account, found: Unknown) -> Account:
     """Note what has no number, for which nothing was charged."""
-    if usd is not None and tokens is not None:
+    if not found.missing:
         return account
-    parts: list[Part] = ["usd"] if usd is None else []
-    if tokens is None and is_limited(account, "tokens"):  # otherwise nobody asks for them
-        parts.append("tokens")
+    # Of what has no limit nobody asks.
+    parts = tuple(p for p in found.missing if p == "usd" or is_limited(account, p))
     unknown = account.unknown
-    if parts and len(unknown) < TOLD:
-        unknown = (*unknown, Unknown(ticket.id, tuple(parts), escape_surrogates(why)))
+    if parts and (found.silent or len(unknown) < TOLD):
+        unknown = (*unknown, replace(found, parts=parts))
     return replace(
         account,
         unknown=unknown,
-        unknown_usd=account.unknown_usd + (usd is None),
-        unknown_tokens=account.unknown_tokens + (tokens is None),
+        unknown_usd=account.unknown_usd + ("usd" in found.missing),
+        unknown_tokens=account.unknown_tokens + ("tokens" in found.missing),
+    )
+
+
+def _charge_silent(account: Account, step: str) -> Account:
+    """Charge attempts that ended without a word, once it is known what such an attempt costs."""
+    silent = [one for one in account.unknown if one.silent == step]
+    if not silent:
+        return account
+    largest = account.largest.get(step, Usage())
+    usd, tokens = account.spent_usd, account.spent_tokens
+    told_usd = told_tokens = 0
+    kept = [one for one in account.unknown if one.silent != step]
+    for one in silent:
+        missing: list[Part] = []
+        for part in one.missing:
+            if part == "usd" and largest.usd is not None:
+                more = minus(largest.usd, one.charged.usd or ZERO)
+                usd, told_usd = plus(usd, max(ZERO, more)), told_usd + 1
+            elif part == "tokens" and largest.tokens is not None:
+                tokens += max(0, largest.tokens - (one.charged.tokens or 0))
+                told_tokens += 1
+            else:
+                missing.append(part)
+        parts = tuple(part for part in one.parts if part in missing)
+        if parts:
+            kept.append(replace(one, parts=parts, missing=tuple(missing)))
+    return replace(
+        account,
+        settled=Usage(usd, tokens),
+        unknown=tuple(kept),
+        unknown_usd=account.unknown_usd - told_usd,
+        unknown_tokens=account.unknown_tokens - told_tokens,
     )
 
 
@@ -316,16 +355,20 @@ def _too_dear(account: Account, step: str, shares: tuple[_Share, _Share]) -> Sho
     )
 
 
-def _cost_unknown(account: Account, step: str) -> Short | None:
-    """Refuses to spend more while something that was spent cannot be told."""
-    usd = bool(account.unknown_usd) and is_limited(account, "usd")
-    tokens = bool(account.unknown_tokens) and is_limited(account, "tokens")
+def _cost_unknown(account: Account, ask: Ask) -> Short | None:
+    """Refuses to spend more while something that was spent cannot be told. Not to a call whose own
+    attempts ended without a word: it is tried again, and then tells."""
+    step = ask.step
+    own = [one for one in account.unknown if one.silent and _is_of_call(one, ask.ticket)]
+    number_usd = account.unknown_usd - sum("usd" in one.missing for one in own)
+    number_tokens = account.unknown_tokens - sum("tokens" in one.missing for one in own)
+    usd = bool(number_usd) and is_limited(account, "usd")
+    tokens = bool(number_tokens) and is_limited(account, "tokens")
     if not (usd or tokens):
         return None
-    first = next(
-        (one for one in account.unknown if ("usd" if usd else "tokens") in one.parts), None
-    )
-    number = max(account.unknown_usd * usd, account.unknown_tokens * tokens)
+    others = (one for one in account.unknown if one not in own)
+    first = next((one for one in others if ("usd" if usd else "tokens") in one.parts), None)
+    number = max(number_usd * usd, number_tokens * tokens)
     which = f"{number} attempt" + ("s" if number > 1 else "")
     if first is not None:
         ticket = Ticket.parse(first.ticket)
@@ -336,6 +379,11 @@ def _cost_unknown(account: Account, step: str) -> Short | None:
         f"step {step} has a cost, and the {what} of {which} is unknown, so nobody can tell what "
         "is left",
     )
+
+
+def _is_of_call(one: Unknown, ticket: Ticket) -> bool:
+    known = Ticket.parse(one.ticket)
+    return (known.run_id, known.key) == (ticket.run_id, ticket.key)
 
 
 def _too_many(account: Account, ask: Ask) -> Short | None:
