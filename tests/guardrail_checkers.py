@@ -68,9 +68,7 @@ def account_is_the_fold_of_its_journal(seen: "Evidence") -> Iterator[str]:
     for entry in account.open.values():  # a killed run's; what its body had reported counts
         usd, tokens = plus(usd, entry.charged.usd or ZERO), tokens + (entry.charged.tokens or 0)
     told, kept = (usd, tokens), (account.spent_usd, account.spent_tokens)
-    # A bound that the code has since declared is charged for what was unknown before.
-    bounded = fold.unknown and account.bound is not None
-    if (kept < told) if bounded else (kept != told):
+    if kept != told:
         yield f"the account has {kept} settled, the journal {told}"
     for name in ("calls", "steps", "turns"):
         if getattr(account, name) != getattr(fold, name):

@@ -4,13 +4,14 @@ An account is one row, read and decoded when this process first meets it or anot
 written. Items that refuse do so before anything is written.
 """
 
+import shlex
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
-from outlast.amounts import cost
+from outlast.amounts import NOTHING, cost, minus
 from outlast.errors import OutlastError, StoreError, UnknownRun, UsageError
 from outlast.events import ABSENT, RunBudgeted
 from outlast.journal import Entry, check_seal, extend, to_run
@@ -31,9 +32,19 @@ class Declared(Struct, frozen=True):
     budget: Budget
     override: bool = False
 
-    def event(self) -> RunBudgeted:
-        """How the run's journal tells of it."""
-        return RunBudgeted(declared=encode_limits(self.budget.limits))
+    def event(self, before: Account | None = None, after: Account | None = None) -> RunBudgeted:
+        """How the run's journal tells of it, and of what a new upper bound has charged."""
+        charged = None
+        if before is not None and after is not None and before.settled != after.settled:
+            charged = Usage(
+                minus(after.spent_usd, before.spent_usd), after.spent_tokens - before.spent_tokens
+            )
+        return RunBudgeted(
+            declared=encode_limits(self.budget.limits),
+            on_unknown=self.budget.bound,
+            override=self.override,
+            charged=charged,
+        )
 
 
 class OverBudget(OutlastError):
@@ -66,6 +77,21 @@ def load_account(tx: Tx, run_id: str) -> Account | None:
     return cast(Account, known)
 
 
+def check_account(tx: Tx, run_id: str) -> None:
+    """For a run that has no account: it must never have had one.
+
+    Raises:
+        StoreError: its journal tells of one, so somebody has removed it.
+    """
+    if tx.run("had_budget", run_id=run_id):
+        raise StoreError(
+            f"the budget of run {run_id} is gone from the store, so nobody can tell what it has "
+            "spent. Nothing was run; bring back the store from a copy, then: outlast resume "
+            f"{shlex.quote(run_id)}",
+            "damaged",
+        )
+
+
 def read_account(store: Store, run_id: str) -> Account | None:
     """The account that a run owns, as last committed; None if it owns none.
 
@@ -95,8 +121,13 @@ class Change:
     only together be too much: `apply` then raises, and with it the whole write is undone.
 
     Attributes:
+        must_count: without the account nothing is written. What tells of something that has
+            happened is written all the same, or an altered account would undo the outcome of a
+            step; the next attempt that asks it for room says what is wrong with it.
         result: the account as `apply` left it. It counts once the transaction is committed.
     """
+
+    must_count: ClassVar[bool] = True
 
     account: str
     result: Account | None = field(default=None, init=False)
@@ -130,15 +161,23 @@ class Change:
 
     def apply(self, tx: Tx) -> None:
         """See `journal.Along.apply`; raises as `check` does."""
-        before, after = self._plan(tx)
+        planned = self._plan(tx)
+        if planned is None:
+            return
+        before, after = planned
         if after is not before:
             _put(tx, self.account, after)
         self.result = after
 
-    def _plan(self, tx: Tx) -> tuple[Account, Account]:
-        before = load_account(tx, self.account)
-        if before is None:
-            raise StoreError(f"run {self.account} has no row in table budgets", "damaged")
+    def _plan(self, tx: Tx) -> tuple[Account, Account] | None:
+        try:
+            before = load_account(tx, self.account)
+            if before is None:
+                raise StoreError(f"run {self.account} has no row in table budgets", "damaged")
+        except StoreError:
+            if self.must_count:
+                raise
+            return None
         planned = self._planned
         # An account is never changed in place, so the same object means that nothing has changed.
         if planned is None or planned[0] is not before:
@@ -180,6 +219,8 @@ class CountTurn(Change):
 class Charge(Change):
     """Takes what a body reports while it runs, see `policy.budget.charge`."""
 
+    must_count = False
+
     ticket: Ticket
     usage: Usage
 
@@ -188,20 +229,39 @@ class Charge(Change):
 
 
 @dataclass(slots=True, eq=False)
+class Spend(Change):
+    """Takes what was spent beside any attempt that is open, see `policy.budget.spend`."""
+
+    must_count = False
+
+    usage: Usage
+    step: str = ""
+    so_far: Usage = NOTHING
+
+    def change(self, account: Account) -> Account:
+        return budget.spend(account, self.usage, self.step, self.so_far)
+
+
+@dataclass(slots=True, eq=False)
 class Settle(Change):
     """Closes an attempt, see `policy.budget.settle`."""
+
+    must_count = False
 
     ticket: Ticket
     actual: Usage | None = None
     why: str = ""
+    worked: bool = True
 
     def change(self, account: Account) -> Account:
-        return budget.settle(account, self.ticket, self.actual, self.why)
+        return budget.settle(account, self.ticket, self.actual, self.why, worked=self.worked)
 
 
 @dataclass(slots=True, eq=False)
 class SettleDied(Change):
     """Closes an attempt that cannot tell its cost any more, see `policy.budget.settle_died`."""
+
+    must_count = False
 
     ticket: Ticket
     why: str = "the attempt ended without telling"
@@ -213,6 +273,8 @@ class SettleDied(Change):
 @dataclass(slots=True, eq=False)
 class Tick(Change):
     """Notes for how many seconds the claim `epoch` has worked on run `run_id` in all."""
+
+    must_count = False
 
     run_id: str
     epoch: int
@@ -266,7 +328,10 @@ class TopUp(Struct, frozen=True):
         if row.status in FINAL:
             raise UsageError(f"run {row.run_id} is {row.status}; it spends nothing any more")
         owner = self.account or row.run_id
-        account = load_account(tx, owner) or create_account(tx, owner, Budget())
+        account = load_account(tx, owner)
+        if account is None:
+            check_account(tx, owner)
+            account = create_account(tx, owner, Budget())
         check_seal(tx, row.run_id)
         charged = self._charged()
         after = self._change(account, charged)

@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Raw, Struct
 
 from outlast.errors import UnknownRun, UsageError
-from outlast.events import StepInterrupted, StepSettled, StepStarted, decode
+from outlast.events import StepCharged, StepInterrupted, StepSettled, StepStarted, decode
 from outlast.journal import (
     ACTIVE,
     Becomes,
@@ -73,7 +73,8 @@ class Settle(Struct, frozen=True):
         entries = [
             Entry(StepSettled(self.decision, Raw(self.value), self.text, self.by), self.step)
         ]
-        last = [event for event in journal if event.key == self.step][-1]
+        told = (event for event in journal if event.key == self.step)
+        last = [event for event in told if event.kind != StepCharged.kind][-1]
         started = decode(last.kind, last.data)
         if isinstance(started, StepStarted):  # nobody has noted yet that its process is gone
             entries.insert(0, Entry(StepInterrupted(started.attempt, crash=True), self.step))

@@ -116,10 +116,13 @@ class RunAccepted(Event, frozen=True):
 class RunBudgeted(Event, frozen=True):
     """The run's limits, as JSON (`policy.budget.Limits`): `declared` by the code, which may have
     changed since, or `added` by an operator. `charged`: what an operator says that something of
-    unknown cost has cost."""
+    unknown cost has cost, or the upper bound `on_unknown` that the code has since. `override`: it
+    was given for this run, in place of the code's."""
 
     kind = "run.budgeted"
     declared: Raw = ABSENT
+    on_unknown: Usage | None = None
+    override: bool = False
     added: Raw = ABSENT
     charged: Usage | None = None
     by: str = ""

@@ -181,6 +181,7 @@ def extend_store(tx: Tx, at: float, entries: Sequence[Entry]) -> None:
         kind, key, data = entry.event.kind, entry.key, entry.event.encode()
         head = link(head, STORE, seq, kind, key, at, 0, data)
         tx.append((STORE, seq, kind, key, data, at, 0, head))
+    tx.run("seal_store", seq=seq, head=head)
     tx.memo[STORE] = (seq, head)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from outlast.budgets import Declared, Redeclare, create_account, load_account
+from outlast.budgets import Declared, Redeclare, check_account, create_account, load_account
 from outlast.errors import RunMismatch, UnknownRun
 from outlast.events import Forked, RunClaimed, RunCreated, RunResumed
 from outlast.journal import (
@@ -59,6 +59,8 @@ class Claimed:
         crash: its owner before us died or stalled while it worked on it.
         loop: the turn loop that it stands in; `loop_since`: see `journal.extend`.
         account: what it may spend and has spent; None without a budget.
+        alive_until: when its owner before us was certainly alive last, by its last heartbeat, in
+            seconds since the epoch.
     """
 
     row: RunRow
@@ -68,6 +70,7 @@ class Claimed:
     loop: str | None
     loop_since: int
     account: Account | None = None
+    alive_until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +281,8 @@ class Claim:
         ((args, loop, since),) = cast(
             list[tuple[bytes, str | None, int]], tx.run("read_claimed", run_id=row.run_id)
         )
-        return Claimed(self._ours(row, tx), args, created, crash, loop, since, account)
+        alive = (row.lease_wall or 0.0) - (self.lease.wall - self.at)
+        return Claimed(self._ours(row, tx), args, created, crash, loop, since, account, alive)
 
     def _account(self, tx: Tx, created: bool) -> tuple[Account | None, list[Entry]]:
         """The run's account under the budget that counts now, and the event of a change."""
@@ -286,6 +290,8 @@ class Claim:
             return None, []
         known = load_account(tx, self.run_id)
         said = self.budget
+        if known is None and not created:
+            check_account(tx, self.run_id)
         if known is None and said is None:
             return None, []
         if known is None and said is not None:
@@ -295,8 +301,9 @@ class Claim:
         said = said or Declared(Budget())  # the code has no budget any more
         change = Redeclare(self.run_id, said.budget, said.override)
         change.apply(tx)
-        changed = change.result is not known
-        return change.result, [Entry(said.event())] if changed else []
+        if change.result is known:
+            return known, []
+        return change.result, [Entry(said.event(known, change.result))]
 
     def _ours(self, row: RunRow, tx: Tx) -> RunRow:
         """The row as it stands in the store now."""

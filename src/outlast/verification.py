@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from outlast import events
+from outlast.amounts import NOTHING, ZERO, in_words, total
+from outlast.budgets import read_account
 from outlast.errors import StoreError
 from outlast.journal import (
     GENESIS,
@@ -16,7 +18,7 @@ from outlast.journal import (
     to_event,
     to_run,
 )
-from outlast.records import FINAL, RunRow, StoredEvent
+from outlast.records import FINAL, RunRow, StoredEvent, Usage
 from outlast.store.base import Tx
 from outlast.store.writer import Store
 from outlast.views import decode_stored, read_events
@@ -105,20 +107,26 @@ def verify_run(store: Store, row: RunRow, head: bytes | None = None) -> Verdict:
     sealed = sealed_head is None or any(
         event.seq == sealed_seq and event.hash == sealed_head for event in journal
     )
+    if problem is None:
+        problem = _account_problem(store, row, journal)
     if not sealed:
         problem = f"event {sealed_seq!r} is not the one that the run's row names"
     return _with_head(verdict if problem is None else _wrong(verdict, problem), journal, head)
 
 
 def verify_store(store: Store, head: bytes | None = None) -> Verdict:
-    """Recompute the hash chain of what concerned the store as a whole. Whether its end was cut off
-    can be told only with a hash of before.
+    """Recompute the hash chain of what concerned the store as a whole.
 
     Args:
         head: a hash kept elsewhere that the chain must contain.
     """
+    seals = store.read("read_store_seal")
     journal = read_events(store, STORE)
-    return _with_head(_verify_chain(STORE, journal), journal, head)
+    verdict = _verify_chain(STORE, journal)
+    for seq, sealed in seals:
+        if verdict.ok and not any(e.seq == seq and e.hash == sealed for e in journal):
+            verdict = _wrong(verdict, f"its end was cut off: event {seq!r} was the last one")
+    return _with_head(verdict, journal, head)
 
 
 def _verify_chain(run_id: str, journal: Sequence[StoredEvent]) -> Verdict:
@@ -143,6 +151,32 @@ def _with_head(verdict: Verdict, journal: Sequence[StoredEvent], head: bytes | N
 def _wrong(verdict: Verdict, problem: str) -> Verdict:
     """Its chain is intact, and does not fit what else is known."""
     return replace(verdict, ok=False, problem=problem, seq=verdict.events + 1)
+
+
+def _account_problem(store: Store, row: RunRow, journal: Sequence[StoredEvent]) -> str | None:
+    """How the run's account contradicts the journal, which tells of all that was spent."""
+    account = read_account(store, row.run_id)
+    told = [NOTHING]
+    budgeted = False
+    for stored in journal:
+        if stored.epoch == 0 and stored.kind != events.RunBudgeted.kind:
+            continue  # what a fork has copied cost it nothing
+        event = decode_stored(stored)
+        budgeted |= isinstance(event, events.RunBudgeted)
+        if isinstance(event, events.StepCharged) and event.settled:
+            told.append(Usage(event.cost.usd or ZERO, event.cost.tokens or 0))
+        elif isinstance(event, events.RunBudgeted) and event.charged is not None:
+            told.append(Usage(event.charged.usd or ZERO, event.charged.tokens or 0))
+    if account is None:
+        return "its budget is gone from the store" if budgeted else None
+    spent = total((*told, *(entry.charged for entry in account.open.values())))
+    if spent != Usage(account.spent_usd, account.spent_tokens):
+        return (
+            f"its budget was altered: it says that {in_words(account.spent_usd)} USD and "
+            f"{account.spent_tokens} tokens are spent, the journal says "
+            f"{in_words(spent.usd or ZERO)} USD and {spent.tokens} tokens"
+        )
+    return None
 
 
 ENDS = {"run.completed": "completed", "run.failed": "failed", "run.killed": "killed"}

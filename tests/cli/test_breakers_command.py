@@ -52,7 +52,7 @@ def test_a_breaker_is_listed_with_its_state_its_last_fault_and_its_next_probe(
     assert line.endswith(" ago")
     (view,) = json.loads(shop.command("breakers", "--json").stdout)
     assert (view["name"], view["state"], view["failures"]) == ("pay ments", "open", 2)
-    assert (view["trips"], view["probes"], view["declared_by"]) == (1, [], ["pay"])
+    assert (view["trips"], view["probes"], view["declared_by"]) == (1, [], ["desk.pay"])
     assert view["until"] > view["last_fault_at"]
     assert view["settings"]["cooldown"] == 600
 

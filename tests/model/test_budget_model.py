@@ -26,6 +26,7 @@ from outlast.policy.budget import (
     settle,
     settle_died,
 )
+from outlast.policy.budget.account import Part
 from outlast.records import Usage
 
 MONEY = st.one_of(
@@ -35,6 +36,10 @@ MONEY = st.one_of(
 MAYBE_MONEY = st.none() | MONEY
 STEPS = st.sampled_from(["think", "look"])
 LIMIT = st.integers(0, 200).map(lambda cents: Decimal(cents) / 100)
+
+
+FREE: tuple[Part, ...] = ("usd", "tokens")
+"""Of a step that declares that it costs nothing."""
 
 
 class Bill:
@@ -59,8 +64,7 @@ class Budgets(RuleBasedStateMachine):
         self.paid: list[Fraction] = []
         self.under_way: dict[Ticket, Bill] = {}
         self.most: dict[str, Fraction] = {}
-        self.unknown = self.calls = self.steps = 0  # `unknown`: those that told that they are
-        self.silent: list[tuple[Ticket, Bill]] = []
+        self.unknown = self.calls = self.steps = 0
         self.keys = 0
         self.closed: list[Ticket] = []
 
@@ -85,7 +89,9 @@ class Budgets(RuleBasedStateMachine):
         ticket = Ticket("run", f"{step}#{self.keys}", self.calls + 1)
         first = not again
         cost = None if estimate is None else Usage(estimate, 0)
-        after = reserve(self.account, Ask(ticket, step, first, True, cost))
+        after = reserve(
+            self.account, Ask(ticket, step, first, True, cost, FREE if estimate == 0 else ())
+        )
         room, room_later = self.limit - self.spent - self.held, self.limit - self.spent
         if estimate is not None:
             wanted, guessed = Fraction(estimate), False
@@ -98,7 +104,7 @@ class Budgets(RuleBasedStateMachine):
             fits, later = room > 0, room_later > 0
         if self.calls >= 40:
             self._refused(after, "calls", transient=False)
-        elif self.unknown or any(other.key != ticket.key for other, _ in self.silent):
+        elif self.unknown:
             self._refused(after, "unknown", transient=False)
         elif not fits:
             self._refused(after, "usd", transient=later)
@@ -152,11 +158,7 @@ class Budgets(RuleBasedStateMachine):
         ticket = data.draw(st.sampled_from(sorted(self.under_way)))
         self.account = settle_died(self.account, ticket)
         bill = self.under_way[ticket]
-        if bill.guessed and self.bound is None:
-            self.silent.append((ticket, self.under_way.pop(ticket)))
-            self.closed.append(ticket)
-        else:
-            self._close(ticket, self.bound if bill.guessed else max(bill.held, bill.told))
+        self._close(ticket, self.bound if bill.guessed else max(bill.held, bill.told))
 
     def _close(self, ticket: Ticket, cost: Fraction | None) -> None:
         bill = self.under_way.pop(ticket)
@@ -167,9 +169,6 @@ class Budgets(RuleBasedStateMachine):
         whole = max(cost, bill.told)
         self.paid.append(whole - bill.told)
         self.most[bill.step] = max(whole, self.most.get(bill.step, Fraction(0)))
-        for other in [pair for pair in self.silent if pair[1].step == bill.step]:
-            self.silent.remove(other)
-            self.paid.append(max(Fraction(0), self.most[bill.step] - other[1].told))
 
     @rule(data=st.data(), amount=MAYBE_MONEY)
     def end_again(self, data: st.DataObject, amount: Decimal | None) -> None:
@@ -191,15 +190,15 @@ class Budgets(RuleBasedStateMachine):
         self.declared = Fraction(limit)
         self.bound = None if bound is None else Fraction(bound)
         if self.bound is not None:
-            self.paid += [self.bound] * (self.unknown + len(self.silent))
-            self.unknown, self.silent = 0, []
+            self.paid += [self.bound] * self.unknown
+            self.unknown = 0
 
     @rule(amount=MONEY)
     def tell_the_unknown(self, amount: Decimal) -> None:
-        if self.unknown or self.silent:
+        if self.unknown:
             self.account = clear_unknown(self.account, Usage(amount, 0))
             self.paid.append(Fraction(amount))
-            self.unknown, self.silent = 0, []
+            self.unknown = 0
 
     @rule()
     def restart(self) -> None:
@@ -214,7 +213,7 @@ class Budgets(RuleBasedStateMachine):
         assert rest is not None
         assert Fraction(rest) == max(Fraction(0), self.limit - self.spent - self.held)
         assert (account.calls, account.steps) == (self.calls, self.steps)
-        assert account.unknown_usd == self.unknown + len(self.silent)
+        assert account.unknown_usd == self.unknown
         assert {Ticket.parse(id) for id in account.open} == set(self.under_way)
 
 

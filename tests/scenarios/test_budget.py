@@ -167,7 +167,7 @@ def test_a_loop_that_nobody_ends_is_ended_by_its_budget(stage: Stage, way: str) 
     assert kept.spent_usd == Decimal("0.01") * asked
     breakers = {b.name: b.state for b in read_breakers(get_store(stage.url).store)}
     if way == "broken":
-        assert breakers == {"tool": "open"}
+        assert breakers == {"weekend.tool": "open"}
         assert (asked, tried) == (10, 5)  # five calls were refused, and counted all the same
     else:
         assert (breakers, asked, tried) == ({}, 20, 0)

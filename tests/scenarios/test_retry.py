@@ -65,7 +65,7 @@ def test_a_used_up_quota_is_asked_once_and_goes_on_after_a_top_up(stage: Stage, 
     assert (failed.error.fault, failed.final) == ("terminal", True)
     assert "quota" in failed.error.reason
     (breaker,) = read_breakers(get_store(stage.url).store)
-    assert (breaker.name, breaker.state, breaker.failures) == ("model", "closed", 0)
+    assert (breaker.name, breaker.state, breaker.failures) == ("quota.model", "closed", 0)
     # The account was topped up: a fork goes on with what is done.
     stage.client().fork("run", "model#1", new_id="again")
     stage.set("well")

@@ -25,8 +25,10 @@ from outlast.policy.budget import (
     reserve,
     settle,
     settle_died,
+    spend,
     tick,
 )
+from outlast.policy.budget.account import Part
 from outlast.records import Usage
 
 
@@ -46,7 +48,15 @@ def ask(
     step: str = "think",
     priced: bool = True,
 ) -> Ask:
-    return Ask(ticket(number, attempt), step, attempt == 1, priced, estimate)
+    return Ask(ticket(number, attempt), step, attempt == 1, priced, estimate, free(estimate))
+
+
+def free(estimate: Usage | None) -> tuple[Part, ...]:
+    """As if an estimate of nothing were what the step declares."""
+    if estimate is None:
+        return ()
+    usd: tuple[Part, ...] = ("usd",) if estimate.usd == 0 else ()
+    return (*usd, *(("tokens",) if estimate.tokens == 0 else ()))
 
 
 def opened(account: Account, *asks: Ask) -> Account:
@@ -235,14 +245,9 @@ def test_an_attempt_that_died_before_anybody_knew_a_cost_is_unknown() -> None:
     account = opened(open_account(Budget(usd=1, on_unknown="hold")), ask(0))
     account = settle_died(account, ticket(0), "its process died")
     assert account.spent_usd == 0
-    short = refused(account, ask(1))
+    short = refused(account, ask(0, attempt=2))
     assert short.limit == "unknown"
     assert "its process died" in short.text
-    again = opened(account, ask(0, attempt=2))  # its own call is tried again, and then tells
-    assert refused(again, ask(1)).limit == "unknown"
-    known = settle(again, ticket(0, 2), usd("0.30"))
-    assert (known.spent_usd, known.unknown, known.unknown_usd) == (Decimal("0.60"), (), 0)
-    opened(known, ask(1))
     bounded = opened(open_account(Budget(usd=1, on_unknown=0.25)), ask(0))
     bounded = settle_died(bounded, ticket(0))
     assert bounded.spent_usd == Decimal("0.25")
@@ -308,7 +313,7 @@ def test_an_operator_can_say_what_the_unknown_came_to() -> None:
 
 def test_a_step_that_reported_a_cost_without_declaring_one_is_bounded_from_then_on() -> None:
     account = opened(open_account(Budget(usd=1)), ask(0, priced=False))
-    account = settle(charge(account, ticket(0), usd("0.7")), ticket(0))
+    account = spend(account, usd("0.7"), "think", usd("0.7"))
     assert account.spent_usd == Decimal("0.7")
     assert refused(account, ask(1, priced=False)).asked == Decimal("0.7")
     assert open_account(Budget()).metered is False

@@ -20,6 +20,7 @@ from outlast.policy.budget import (
     settle,
     settle_died,
 )
+from outlast.policy.budget.account import Part
 from outlast.policy.cost import Unpriced, actual_of, cost_spec
 from outlast.records import Usage
 
@@ -30,7 +31,9 @@ TOKENS_100 = Usage(Decimal(0), 100)
 def attempt(
     account: Account, key: str, *, number: int = 1, cost: Usage | None = None
 ) -> Account | Short:
-    return reserve(account, Ask(Ticket("run", key, number), "tool", number == 1, True, cost))
+    free: tuple[Part, ...] = ("usd",) if cost is not None and cost.usd == 0 else ()
+    asked = Ask(Ticket("run", key, number), "tool", number == 1, True, cost, free)
+    return reserve(account, asked)
 
 
 def attempts(account: Account, keys: range) -> tuple[Account, int]:

@@ -21,7 +21,6 @@ from outlast.engine.sites import call_site
 from outlast.engine.waits import Pending, recorded_value, run_sleep
 from outlast.engine.waits import patched as patched_in_run
 from outlast.errors import OutsideRun, UsageError
-from outlast.events import StepCharged
 from outlast.journal import Entry
 from outlast.policy.cost import reported
 from outlast.records import Usage
@@ -199,10 +198,9 @@ def charge(*, usd: Decimal | float | str | None = None, tokens: int | None = Non
 
 
 def _charged(attempt: AttemptInfo, usage: Usage) -> Flow:
-    run, key, number = attempt.run, attempt.key, attempt.number
-    along = charge_now(run, key, number, usage)
-    entry = Entry(StepCharged(number, usage), key)
-    yield Write((entry,), "record", durable=False, along=along)
+    bill = charge_now(attempt.run, attempt, usage)
+    entries = tuple(Entry(event, attempt.key) for event in bill.events)
+    yield Write(entries, "record", durable=False, along=bill.along)
     return None
 
 

@@ -2,8 +2,10 @@
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from pathlib import Path
 from types import MethodType
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, overload
 
@@ -152,8 +154,9 @@ def step(
             alone, for arguments that may change or that cannot be compared.
         classify: takes what the body raised and returns a fault class or a whole `Fault`, or None
             to leave it to the library's own table.
-        breaker: which breaker guards it: its own by default, under the step's name. A name shares
-            that breaker with other steps, a `Breaker` sets it, False switches it off.
+        breaker: which breaker guards it: its own by default, under the function's module and name,
+            or under `name`. A name shares that breaker with other steps, a `Breaker` sets it, False
+            switches it off.
         cost: what a call costs: US dollars, a function of the result, an `outlast.Cost`, or `llm`.
         poll: a `read` step that is asked again until the answer changes; the loop guard lets it.
 
@@ -166,8 +169,7 @@ def step(
         raise UsageError(f"in_doubt={in_doubt!r}: expected 'hold' or 'raise'")
     if match not in ("arguments", "name"):
         raise UsageError(f"match={match!r}: expected 'arguments' or 'name'")
-    if timeout is not None and not 0 < timeout < float("inf"):
-        raise UsageError(f"timeout={timeout!r}: a finite number of seconds above 0 is expected")
+    _check_options(retry, timeout, classify)
     if effect != "once" and (in_doubt != "hold" or not_done):
         raise UsageError("in_doubt= and not_done= are for steps with effect='once'")
     if poll and effect != "read":
@@ -187,7 +189,8 @@ def step(
                 f"a step cannot be called {named!r}, as the library's own calls are in a run's "
                 "journal; give it another name with name="
             )
-        guard, declared = _breaker(breaker, named, retry or Retry())
+        own = named if name else f"{_module_of(fn)}.{named}"
+        guard, declared = _breaker(breaker, own, retry or Retry())
         spec = StepSpec(
             name=named,
             fn=fn,
@@ -206,6 +209,8 @@ def step(
             breaker_declared=declared,
             cost=None if cost is None else _cost(cost, named),
             poll=poll,
+            tool=f"{_module_of(fn)}.{getattr(fn, '__qualname__', named)}",
+            is_method=bool(_receiver(fn, signature)),
         )
         made = _make_step(spec)
         return _StepMethod(made) if _receiver(fn, signature) else made
@@ -213,20 +218,53 @@ def step(
     return decorate if fn is None else decorate(fn)
 
 
+def _module_of(fn: Callable[..., object]) -> str:
+    """The module of a function; of a program that is run as it is, the name of its file."""
+    module = getattr(inspect.unwrap(fn), "__module__", None) or ""
+    if module != "__main__":
+        return str(module)
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    return spec.name if spec is not None else Path(getattr(main, "__file__", "") or module).stem
+
+
+def _check_options(retry: object, timeout: object, classify: object) -> None:
+    if retry is not None and not isinstance(retry, Retry):
+        raise UsageError(
+            f"retry={retry!r}: an outlast.Retry is expected, such as Retry(attempts=3)"
+        )
+    if timeout is not None and not (
+        isinstance(timeout, int | float)
+        and not isinstance(timeout, bool)
+        and 0 < timeout < float("inf")
+    ):
+        raise UsageError(f"timeout={timeout!r}: a finite number of seconds above 0 is expected")
+    if classify is not None and not callable(classify):
+        raise UsageError(
+            f"classify={classify!r}: a function is expected that takes the exception and returns a "
+            "fault class or None"
+        )
+
+
 def _breaker(
-    given: str | Breaker | bool | None, step: str, retry: Retry
+    given: str | Breaker | bool | None, own: str, retry: Retry
 ) -> tuple[Breaker | None, bool]:
     """A step's breaker with its name filled in, and whether its settings were declared. One that
-    nobody has set is not opened by the attempts of a single call before its last one."""
+    nobody has set is not opened by the attempts of a single call before its last one.
+
+    Args:
+        own: the name that it has by default. Functions of the same name in two programs that use
+            one store are two tools, so it is that of the function with its module.
+    """
     failures = min(max(Breaker().failures, retry.attempts), MOST)
     if given is False:
         return None, False
     if isinstance(given, Breaker):
-        return replace(given, name=given.name or step), True
+        return replace(given, name=given.name or own), True
     if given is None or given is True:
-        return Breaker(name=step, failures=failures), False
+        return Breaker(name=own, failures=failures), False
     if not isinstance(given, str) or not given.strip() or not given.isprintable():
-        raise UsageError(f"step {step}: breaker={given!r}: a name, a Breaker or False is expected")
+        raise UsageError(f"step {own}: breaker={given!r}: a name, a Breaker or False is expected")
     return Breaker(name=given, failures=failures), False
 
 

@@ -6,7 +6,7 @@ given once over all processes, and the events of a change stand in the store's o
 """
 
 from outlast.breakers.admission import Admission, AdmissionRefused, Report, SettingsClash
-from outlast.breakers.operating import BreakerView, Reset, Trip, read_breakers
+from outlast.breakers.operating import BreakerView, Reset, Trip, read_breakers, would_let
 from outlast.breakers.rows import moment
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "Trip",
     "moment",
     "read_breakers",
+    "would_let",
 ]

@@ -7,7 +7,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from outlast.breakers.rows import Kept, load, moment, put, without_dead
-from outlast.errors import OutlastError, UsageError
+from outlast.errors import OutlastError, StoreError, UsageError
 from outlast.events import (
     BreakerClosed,
     BreakerDeclared,
@@ -161,13 +161,13 @@ class Report(Struct, frozen=True):
         """Nothing refuses a report."""
 
     def apply(self, tx: Tx) -> None:
-        """Count it.
-
-        Raises:
-            StoreError: the row was altered.
-        """
+        """Count it. If the row was altered, that must not undo the outcome that this is written
+        with: the next admission tells."""
         name = _name(self.breaker)
-        kept = load(tx, name) or Kept()
+        try:
+            kept = load(tx, name) or Kept()
+        except StoreError:
+            return
         before = kept.state
         if before.period != self.period or (before.closed and self.outcome != "failure"):
             return  # as almost always

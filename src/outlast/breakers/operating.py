@@ -16,6 +16,7 @@ from outlast.policy.breaker import (
     Breaker,
     Phase,
     State,
+    lets,
     phase,
     recent,
     reopens,
@@ -145,9 +146,25 @@ def read_breakers(store: Store) -> list[BreakerView]:
     ]
 
 
+def would_let(store: Store, default: Breaker) -> bool:
+    """Whether a breaker would let a call through now.
+
+    Args:
+        default: its name, and the settings if it has none of its own.
+    """
+    assert default.name is not None
+    rows = store.read("read_breaker", name=default.name)
+    if not rows:
+        return True
+    kept = to_kept(default.name, rows[0])
+    state = without_dead(kept.state, store.read, store.world)
+    return lets(kept.effective(default), state, moment(store.world))
+
+
 def _view(name: str, kept: Kept, read: Callable[..., list[Row]], world: World) -> BreakerView:
     now = moment(world)
-    settings = kept.effective(Breaker(name))
+    needed = kept.state.needed or Breaker().failures
+    settings = kept.effective(Breaker(name, failures=needed))
     state = without_dead(kept.state, read, world)
     return BreakerView(
         name=name,

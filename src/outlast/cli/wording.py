@@ -212,6 +212,8 @@ def _advice_for_held(view: RunView, caller: Caller) -> list[str]:
             f"  {raised}",
             _HELD[view.reason],
         ]
+    if view.reason == "diverged" and "outlast breakers reset" in (view.fix or ""):
+        return [printable(view.fix or ""), "Then:"]  # two steps with other settings for one breaker
     if view.reason == "looping":
         journal = caller.command("journal", view.run_id)
         return ["To see what the tool answered:", f"  {journal}", _HELD[view.reason]]
@@ -237,6 +239,8 @@ def _or_declare(view: RunView) -> list[str]:
 def _or_accept(view: RunView, caller: Caller) -> list[str]:
     """How code that does not fit the record can be let count."""
     if view.reason != "diverged" or view.held_at is None:
+        return []
+    if "outlast breakers reset" in (view.fix or ""):
         return []
     kept = next((step for step in _from(view, view.held_at) if _is_kept(step)), None)
     drop = [

@@ -67,4 +67,7 @@ def call_async(
             "workflow `async def`"
         )
     call = make_call(spec, scope, args, kwargs)
-    return drive_async(run_step(scope.run, call), scope.run)
+    coroutine = drive_async(run_step(scope.run, call), scope.run)
+    # For Python's warning, should nobody await it.
+    coroutine.__qualname__ = f"step {call.key}"  # type: ignore[attr-defined]
+    return coroutine

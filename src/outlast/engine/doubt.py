@@ -13,11 +13,10 @@ from outlast.engine.requests import Body, Call, Flow, Late, Reply, Request, Writ
 from outlast.engine.run import AttemptInfo, Run
 from outlast.engine.spec import has_unresolved_hints, return_hint
 from outlast.engine.stopping import hold
-from outlast.engine.verdict import fault_of
+from outlast.engine.verdict import judge
 from outlast.errors import InDoubt, NotDone, NotStorable, UsageError
 from outlast.events import ErrorRecord, Event
 from outlast.journal import Entry
-from outlast.policy.faults import certainly_not_done
 from outlast.records import Done, Unknown
 
 
@@ -63,9 +62,11 @@ def _has_late_result(run: Run, call: Call, past: Past) -> Generator[Request, Rep
     if isinstance(ended, Returned):
         yield from complete(run, call, past, ended.value, events.StepReconciled("done", LATE))
         return True
-    if isinstance(ended, Raised) and certainly_not_done(ended.exc, call.spec.not_done):
-        fault = fault_of(call.spec, ended.exc, run.world.wall())
-        error = replace(codec.encode_error(ended.exc, fault.kind), reason=fault.reason)
+    judged = judge(call.spec, ended.exc, run.world.wall()) if isinstance(ended, Raised) else None
+    if judged is not None and judged[1]:
+        assert isinstance(ended, Raised)
+        encoded = codec.encode_error(ended.exc, judged[0].kind)
+        error = replace(encoded, reason=judged[0].reason)
         yield from _not_done(run, call, past, error, LATE)
         return True
     if past.late is not None and past.late.attempt == past.attempts and bytes(past.late.value):

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Generator
+from contextlib import nullcontext
 from typing import TypeVar, cast
 
 from outlast import codec
@@ -22,6 +23,7 @@ from outlast.engine.requests import (
     Deliver,
     Drain,
     Forever,
+    InLine,
     Late,
     Pack,
     Reply,
@@ -131,10 +133,13 @@ def _perform_sync(request: Request, run: Run) -> Reply:
                 run.sequencer.skip(request.order)
             return None
         case Sleep():
-            _sleep(request.due, run)
+            _sleep(request, run)
             return None
         case Drain():
-            _drain(run, request)
+            _drain(run)
+            return None
+        case InLine():
+            _in_line(run, request)
             return None
         case Forever():
             return None  # only asynchronous code can be cancelled: the code has changed colour
@@ -157,30 +162,42 @@ def _call(request: Body) -> Ended:
         attempt.run.body_ended(attempt.key)
 
 
-def _sleep(due: float, run: Run) -> None:
-    alarm = Alarm(due, run.world)
+def _sleep(request: Sleep, run: Run) -> None:
+    if request.ends_early():
+        return
+    alarm = Alarm(request.due, run.world)
     if alarm.remaining() > run.longest_wait:
-        _drain(run, Drain())
-        run.request_stop(Asleep(due))
+        _drain(run)
+        run.request_stop(Asleep(request.due))
     wake = threading.Event()
     with run.watch(wake.set):
         while True:
             run.check()
             left = alarm.remaining()
-            if left == 0:
+            if left == 0 or request.ends_early():
                 return
             wake.clear()
             run.world.pause(min(left, run.settings.max_sleep), wake)
 
 
-def _drain(run: Run, request: Drain) -> None:
+def _drain(run: Run) -> None:
     if _in_loop():
         return  # what is open ends in this very loop, so waiting here would never end
     wake = threading.Event()
     with run.watch(wake.set, idle=True):
-        while not request.over(run) and (left := run.patience()):
+        while run.open and (left := run.patience()):
             wake.clear()
             run.world.pause(min(left, run.settings.max_sleep), wake)
+
+
+def _in_line(run: Run, request: InLine) -> None:
+    if _in_loop():
+        return  # who is waited for ends in this very loop
+    wake = threading.Event()
+    with run.watch(wake.set), run.standing_in_line(request.key, wake.set):
+        while run.stop is None and not request.over(run):
+            wake.clear()
+            run.world.pause(run.settings.max_sleep, wake)
 
 
 def _in_loop() -> bool:
@@ -218,10 +235,14 @@ async def _perform_async(request: Request, run: Run) -> Reply:
                 run.arriving -= 1
             return None
         case Sleep():
-            await _sleep_async(request.due, run)
+            await _sleep_async(request, run)
             return None
         case Drain():
-            await _drain_async(run, request)
+            await _drain_async(run)
+            return None
+        case InLine():
+            while run.stop is None and not request.over(run):
+                await _pause(run, run.settings.max_sleep, line=request)
             return None
         case Forever():
             assert run.sequencer is not None
@@ -345,12 +366,12 @@ async def _await_body(request: Body) -> Ended:
         ATTEMPT.reset(token)
 
 
-async def _sleep_async(due: float, run: Run) -> None:
-    alarm = Alarm(due, run.world)
+async def _sleep_async(request: Sleep, run: Run) -> None:
+    alarm = Alarm(request.due, run.world)
     while True:
         run.check()
         left = alarm.remaining()
-        if left == 0:
+        if left == 0 or request.ends_early():
             return
         if left > run.longest_wait:
             await _stop_if_idle(run)
@@ -361,7 +382,7 @@ async def _stop_if_idle(run: Run) -> None:
     """Leave, once nothing but timers is left to wait for, and for too long."""
     quiet = 0
     while quiet < PASSES:
-        await _drain_async(run, Drain())
+        await _drain_async(run)
         await asyncio.sleep(0.001 if run.arriving else 0)
         quiet = 0 if run.open or run.arriving else quiet + 1
     if run.dues and min(run.dues.values()) - run.world.wall() > run.longest_wait:
@@ -369,8 +390,11 @@ async def _stop_if_idle(run: Run) -> None:
     run.check()
 
 
-async def _pause(run: Run, seconds: float, drain: Drain | None = None) -> None:
-    """Wait until the run must stop (with `drain`: or an attempt of it ends), at most `seconds`."""
+async def _pause(
+    run: Run, seconds: float, *, idle: bool = False, line: InLine | None = None
+) -> None:
+    """Wait until the run must stop (with `idle`: or has nothing open; with `line`: or it is its
+    turn), at most `seconds`."""
     loop = asyncio.get_running_loop()
     changed = loop.create_future()
 
@@ -378,18 +402,24 @@ async def _pause(run: Run, seconds: float, drain: Drain | None = None) -> None:
         if not changed.done():
             changed.set_result(None)
 
+    def wake_from_elsewhere() -> None:
+        loop.call_soon_threadsafe(wake)
+
     timer = loop.call_later(seconds, wake)
+    standing = (
+        nullcontext() if line is None else run.standing_in_line(line.key, wake_from_elsewhere)
+    )
     try:
-        with run.watch(lambda: loop.call_soon_threadsafe(wake), idle=drain is not None):
-            if run.stop is None if drain is None else not drain.over(run):
+        with run.watch(wake_from_elsewhere, idle=idle), standing:
+            if run.open if idle else run.stop is None and not (line and line.over(run)):
                 await changed
     finally:
         timer.cancel()
 
 
-async def _drain_async(run: Run, request: Drain) -> None:
-    while not request.over(run) and (left := run.patience()):
-        await _pause(run, min(left, run.settings.max_sleep), request)
+async def _drain_async(run: Run) -> None:
+    while run.open and (left := run.patience()):
+        await _pause(run, min(left, run.settings.max_sleep), idle=True)
 
 
 # ---- both

@@ -10,7 +10,7 @@ and a simulator or a fault injector is just another driver.
     refused?   the breaker: fail or wait; the budget: hold
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from outlast import codec, events
 from outlast.breakers import AdmissionRefused, SettingsClash
@@ -81,15 +81,22 @@ def run_step(run: Run, call: Call) -> Flow:
     except Exception:
         run.closed(call.key)  # for an error of ours; a recorded one has closed the attempt
         raise
+    finally:
+        run.leave_line(call.key)
 
 
 def _check_repeats(run: Run, call: Call) -> Flow:
     """The loop guard, for a call that is not recorded."""
-    if run.max_repeats is None or call.spec.poll or run.dry is not None:
+    if run.max_repeats is None or not _is_watched(call) or run.dry is not None:
         return None
-    if run.repeats.times(call.spec.name, call.digest or call.preview()) >= run.max_repeats:
+    if run.repeats.times(call.spec.name, call.digest) >= run.max_repeats:
         yield from hold(run, holds.looping(run, call))
     return None
+
+
+def _is_watched(call: Call) -> bool:
+    """Whether the loop guard can tell its arguments from others, and is to."""
+    return bool(call.digest) and not call.spec.poll
 
 
 def _asked(call: Call) -> Asked:
@@ -105,8 +112,8 @@ def _recorded(run: Run, call: Call, past: Past) -> Flow:
     """The outcome that is in the journal: live and on replay, the workflow sees this form."""
     outcome = past.outcome
     assert outcome is not None
-    if past.order > run.history.repeats_to and run.max_repeats is not None and not call.spec.poll:
-        run.repeats.note(call.spec.name, call.digest or call.preview(), outcome, call.key)
+    if past.order > run.history.repeats_to and run.max_repeats is not None and _is_watched(call):
+        run.repeats.note(call.spec.name, call.digest, outcome, call.key)
     try:
         if isinstance(outcome, events.StepCompleted):
             hints = (return_hint(call.spec.fn), *run.history.moved)
@@ -132,8 +139,9 @@ def _attempts(run: Run, call: Call, past: Past) -> Flow:
         if past.crashes >= run.settings.max_crashes:
             yield from hold(run, holds.crash_loop(run, past))
         if past.retry_at is not None:
-            yield from wait_until(run, call.key, past.retry_at, past.longest)
-            past.retry_at = None
+            over = guards.may_be_called(run, call, past.refused_by) if past.refused_by else None
+            yield from wait_until(run, call.key, past.retry_at, past.longest, over)
+            past.retry_at, past.refused_by = None, ""
         run.check_opening()
         try:
             ended = yield from _attempt(run, call, past)
@@ -205,13 +213,17 @@ def _open(run: Run, call: Call, past: Past, info: AttemptInfo) -> Flow:
         if isinstance(problem, SettingsClash):
             yield from hold(run, holds.clash(run, call, problem))
         raise
+    guard.opened()
+    run.leave_line(call.key)
     if run.lease_is_over():  # the process was stopped in between: is the run still ours?
         yield Write((), "open", durable=False)
     return None
 
 
-def wait_until(run: Run, key: str, due: float, longest: float) -> Flow:
-    """Sleep, shown to the outside as `waiting` if nothing else goes on in the run.
+def wait_until(
+    run: Run, key: str, due: float, longest: float, over: Callable[[], bool] | None = None
+) -> Flow:
+    """Sleep, shown to the outside as `waiting` if nothing else goes on in the run; until `over`.
 
     Even if the wall clock was set back since `due` was recorded, the wait is not above `longest`.
     """
@@ -219,6 +231,6 @@ def wait_until(run: Run, key: str, due: float, longest: float) -> Flow:
     if run.dues.get(key) != due:  # a wait from an earlier life of the run
         run.dues[key] = due
         yield Write((), "record", durable=False)
-    yield Sleep(due)
+    yield Sleep(due, over)
     run.dues.pop(key, None)
     return None

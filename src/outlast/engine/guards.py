@@ -3,22 +3,33 @@
 Both are asked in the transaction that opens the attempt and told in the one that ends it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from msgspec import Struct
 
 from outlast.amounts import NOTHING, ZERO, minus, plus
-from outlast.breakers import Admission, Report
-from outlast.budgets import Charge, CountRefusal, CountTurn, Reserve, Settle, SettleDied, Tick
+from outlast.breakers import Admission, Report, would_let
+from outlast.budgets import (
+    Charge,
+    CountRefusal,
+    CountTurn,
+    Reserve,
+    Settle,
+    SettleDied,
+    Spend,
+    Tick,
+)
 from outlast.engine.requests import Call
-from outlast.engine.run import Run
+from outlast.engine.run import AttemptInfo, Run
+from outlast.engine.sites import warn_at
 from outlast.engine.spec import StepSpec
 from outlast.events import Event, StepCharged
 from outlast.journal import Along
-from outlast.policy.breaker import Outcome, Who
+from outlast.policy.breaker import Breaker, Outcome, Who
 from outlast.policy.budget import Account, Ask, Ticket, charge
-from outlast.policy.cost import Unpriced, actual_of, estimate_of
+from outlast.policy.cost import Unpriced, actual_of, estimate_of, free_parts
 from outlast.policy.faults import Fault
 from outlast.records import Usage
 
@@ -28,17 +39,25 @@ class Guard:
     """What goes along with one attempt.
 
     Attributes:
+        admission, reserve: what its opening asks; the latter until it has opened.
+        step: name of the step.
+        book: once it has opened, an account in which there is nothing but what is set aside for it;
+            None if nothing is.
         outcome, fault: for the breaker: what its end says about the tool.
-        cost: what it has cost; `estimate` for what was set aside.
+        cost: what it has cost; `estimate` for what was set aside. `worked`: the tool did what it is
+            paid for.
         charged: what its body has reported so far.
     """
 
     ticket: Ticket
     admission: Admission | None
     reserve: Reserve | None
+    step: str = ""
+    book: Account | None = None
     outcome: Outcome = "neutral"
     fault: str = ""
     cost: Usage | Unpriced | Literal["estimate"] = "estimate"
+    worked: bool = True
     charged: Usage = NOTHING
 
     @property
@@ -46,6 +65,26 @@ class Guard:
         """What the opening asks, the budget first: it has nothing to give back if the breaker says
         no."""
         return tuple(item for item in (self.reserve, self.admission) if item is not None)
+
+    def opened(self) -> None:
+        """The opening was written. Of the account only what concerns this attempt is kept: there
+        may be thousands under way."""
+        result = None if self.reserve is None else self.reserve.result
+        if result is None:
+            return
+        entry = result.open.get(self.ticket.id)
+        self.reserve = None
+        if entry is not None:
+            self.book = Account(
+                declared=result.declared,
+                added=result.added,
+                bound=result.bound,
+                open={self.ticket.id: entry},
+            )
+
+
+LONGEST_WAIT = 1e6
+"""Seconds; the clocks of some systems cannot wait for much more."""
 
 
 class Bill(Struct, frozen=True):
@@ -76,6 +115,8 @@ def timeout(run: Run, spec: StepSpec) -> float | None:
         return spec.timeout
     # A trifle more, so that the time is really over when it ends.
     left = max(0.001, account.limits.seconds - run.ran_before - run.ran() + 0.001)
+    if left > LONGEST_WAIT:
+        return spec.timeout
     return left if spec.timeout is None else min(left, spec.timeout)
 
 
@@ -87,6 +128,17 @@ def time_is_up(run: Run) -> bool:
     return run.ran_before + run.ran() >= account.limits.seconds
 
 
+def may_be_called(run: Run, call: Call, breaker: str) -> Callable[[], bool]:
+    """Whether a call that its breaker has refused would be let through, asked without a write: the
+    tool may have recovered, or an operator has said so."""
+    settings = replace(call.spec.breaker or Breaker(), name=breaker)
+
+    def asked() -> bool:
+        return would_let(run.store, settings)
+
+    return asked
+
+
 def guard_of(run: Run, call: Call, number: int) -> Guard:
     """What the opening of an attempt has to ask."""
     spec = call.spec
@@ -95,20 +147,39 @@ def guard_of(run: Run, call: Call, number: int) -> Guard:
     admission = None
     if spec.breaker is not None:
         who = Who(run.run_id, run.epoch, call.key, number)
-        admission = Admission(spec.breaker, spec.breaker_declared, spec.name, who, run.world)
+        admission = Admission(
+            spec.breaker, spec.breaker_declared, spec.tool or spec.name, who, run.world
+        )
     ticket = Ticket(run.run_id, call.key, number)
     reserve = None
     if run.account is not None:
-        estimate = None if spec.cost is None else estimate_of(spec.cost, call.args, call.kwargs)
         ask = Ask(
             ticket,
             spec.name,
             first=number == 1,
             priced=spec.cost is not None,
-            estimate=None if isinstance(estimate, Unpriced) else estimate,
+            estimate=_estimate(call),
+            free=() if spec.cost is None else free_parts(spec.cost),
         )
         reserve = run.changes(Reserve(run.run_id, ask, (run.epoch, run.ran())))
-    return Guard(ticket, admission, reserve)
+    return Guard(ticket, admission, reserve, spec.name)
+
+
+def _estimate(call: Call) -> Usage | None:
+    """What an attempt of the call will cost, as far as anybody says."""
+    spec = call.spec
+    if spec.cost is None:
+        return None
+    args, kwargs = call.args, call.kwargs
+    if callable(spec.cost.estimate):  # takes the step's arguments, with their defaults
+        bound = spec.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        args, kwargs = bound.args[spec.is_method :], bound.kwargs
+    estimate = estimate_of(spec.cost, args, kwargs)
+    if isinstance(estimate, Unpriced):
+        warn_at(call.site, f"step {spec.name}: {estimate.why}; it goes without an estimate")
+        return None
+    return estimate
 
 
 def refusal(run: Run) -> tuple[Along, ...]:
@@ -133,10 +204,9 @@ def succeeded(run: Run, call: Call, value: object) -> None:
     if guard is None:
         return
     guard.outcome = "success"
-    if call.spec.cost is not None and guard.reserve is not None:
-        guard.cost = actual_of(call.spec.cost, value, _estimate(guard))
-    else:
-        guard.cost = guard.charged
+    guard.cost = guard.charged
+    if call.spec.cost is not None and guard.book is not None:
+        guard.cost = actual_of(call.spec.cost, value, _estimate(call))
 
 
 def failed(run: Run, key: str, fault: Fault, text: str, *, billed: bool) -> None:
@@ -151,16 +221,28 @@ def failed(run: Run, key: str, fault: Fault, text: str, *, billed: bool) -> None
     if guard is None:
         return
     guard.outcome, guard.fault = ("failure" if fault.counts else "neutral"), text
-    guard.cost = "estimate" if billed and fault.status is None else guard.charged
+    answered = fault.status is not None and fault.status >= 400  # refused, so not worked on
+    guard.worked = billed and not answered
+    guard.cost = "estimate" if guard.worked else guard.charged
 
 
-def charge_now(run: Run, key: str, number: int, usage: Usage) -> tuple[Along, ...]:
-    """What the body of an attempt reports while it runs."""
-    guard = run.guards.get(key)
-    if guard is None or guard.ticket.attempt != number or guard.reserve is None:
-        return ()
+def charge_now(run: Run, attempt: AttemptInfo, usage: Usage) -> Bill:
+    """What the body of an attempt reports while it runs. One that has outlived its attempt, or a
+    reconcile function, spends all the same."""
+    number, guard = attempt.number, run.guards.get(attempt.key)
+    if run.account is None:
+        return Bill((StepCharged(number, usage),))
+    if guard is None or guard.ticket.attempt != number:
+        spent = Spend(run.run_id, usage)
+        return Bill((StepCharged(number, usage, settled=True),), (run.changes(spent),))
+    guard.opened()
     guard.charged = _sum(guard.charged, usage)
-    return (run.changes(Charge(run.run_id, guard.ticket, usage)),)
+    if guard.book is None:  # of a step that declares no cost: it is no part of a settlement
+        spent = Spend(run.run_id, usage, guard.step, guard.charged)
+        return Bill((StepCharged(number, usage, settled=True),), (run.changes(spent),))
+    return Bill(
+        (StepCharged(number, usage),), (run.changes(Charge(run.run_id, guard.ticket, usage)),)
+    )
 
 
 # ---- its end
@@ -178,13 +260,14 @@ def settled(run: Run, key: str) -> Bill:
             asked.breaker, asked.who, run.world, asked.period, guard.outcome, guard.fault
         )
         along.append(report)
-    if guard.reserve is None:
+    guard.opened()
+    if run.account is not None and run.account.limits.seconds is not None:
+        along.append(run.changes(Tick(run.run_id, run.run_id, run.epoch, run.ran())))
+    if guard.book is None:
         return Bill((), tuple(along))
     change = _settlement(run, guard)
     along.append(change)
-    if run.account is not None and run.account.limits.seconds is not None:
-        along.append(run.changes(Tick(run.run_id, run.run_id, run.epoch, run.ran())))
-    charged = charged_event(guard.reserve.result, guard.charged, change, guard.ticket)
+    charged = charged_event(guard.book, guard.charged, change, guard.ticket)
     return Bill(() if charged is None else (charged,), tuple(along))
 
 
@@ -201,6 +284,14 @@ def died(run: Run, key: str, number: int) -> Bill:
     return Bill(() if charged is None else (charged,), (change,))
 
 
+def worked(run: Run, epoch: int, seconds: float) -> Tick:
+    """Note for how long, at least, attempts of an earlier owner were under way when it died."""
+    assert run.account is not None
+    known = run.account.running.get(run.run_id)
+    before = known.seconds if known is not None and known.epoch == epoch else 0.0
+    return run.changes(Tick(run.run_id, run.run_id, epoch, before + max(0.0, seconds)))
+
+
 def _settlement(run: Run, guard: Guard) -> Settle | SettleDied:
     match guard.cost:
         case "estimate":
@@ -209,7 +300,7 @@ def _settlement(run: Run, guard: Guard) -> Settle | SettleDied:
             return run.changes(Settle(run.run_id, guard.ticket, known, why))
         case cost:
             return run.changes(
-                Settle(run.run_id, guard.ticket, cost, "its cost was not told whole")
+                Settle(run.run_id, guard.ticket, cost, "its cost was not told whole", guard.worked)
             )
 
 
@@ -234,12 +325,8 @@ def charged_event(
     if not (usd or tokens or no_usd or no_tokens):
         return None
     cost = Usage(None if no_usd else usd, None if no_tokens else tokens)
-    why = after.unknown[-1].why if (no_usd or no_tokens) and after.unknown else ""
+    why = change.why if no_usd or no_tokens else ""
     return StepCharged(ticket.attempt, cost, why, settled=True)
-
-
-def _estimate(guard: Guard) -> Usage | None:
-    return None if guard.reserve is None else guard.reserve.ask.estimate
 
 
 def _sum(one: Usage, other: Usage) -> Usage:

@@ -62,8 +62,8 @@ class Past(msgspec.Struct):
             was opened as `once` leaves a doubt.
         open: an attempt was opened and has no outcome.
         crashes: deaths inside this call since the last outcome or operator's resume.
-        began: when the first attempt was opened, in seconds since the epoch.
-        retry_at: earliest time of the next attempt.
+        began: when the first attempt was opened, in seconds since the epoch; `opened`: the latest.
+        retry_at: earliest time of the next attempt; `refused_by`: the breaker that is waited for.
         longest: how long the wait for `retry_at` or `due` was to be when it was set.
         outcome: the final event, if there is one; `order` is its sequence number, or that of the
             cancellation.
@@ -91,7 +91,9 @@ class Past(msgspec.Struct):
     open: bool = False
     crashes: int = 0
     began: float = math.inf
+    opened: float = math.inf
     retry_at: float | None = None
+    refused_by: str = ""
     longest: float = math.inf
     due: float | None = None
     outcome: Event | None = None
@@ -282,13 +284,14 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
             past.preview, past.site = event.preview, event.site
             past.digest, past.attempts, past.open = event.digest, event.attempt, True
             past.effect, past.alias, past.variant = event.effect, event.alias, event.variant
-            past.began, past.named = min(past.began, at), True
+            past.began, past.opened, past.named = min(past.began, at), at, True
             history.spare.stands(key, event)
             past.doubt = past.error = past.settled = None
         case events.StepRefused():
             past.kind, past.effect = "step", event.effect
             past.preview, past.site = event.preview, event.site
             past.digest, past.retry_at = event.digest, event.retry_at
+            past.refused_by = event.breaker
             past.longest = math.inf if event.retry_at is None else event.retry_at - at
             if event.error is not None:
                 _close(past, event, seq)
@@ -305,6 +308,7 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
             history.claims_without_progress = 0
         case events.StepFailed():
             past.open, past.crashes, past.retry_at = False, 0, event.retry_at
+            past.refused_by = ""
             past.longest = math.inf if event.retry_at is None else event.retry_at - at
             past.failures += 1
             if event.final:

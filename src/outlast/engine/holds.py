@@ -133,7 +133,7 @@ def crash_loop(run: Run, past: Past) -> Hold:
 
 def looping(run: Run, call: Call) -> Hold:
     """The stop for a tool that is called in the same way again and again, and always ends alike."""
-    times = run.repeats.times(call.spec.name, call.digest or call.preview())
+    times = run.repeats.times(call.spec.name, call.digest)
     key, how = run.repeats.evidence(call.spec.name)
     shown = f" ({call.preview()})" if call.preview() else ""
     last = f", last as {key}: {how}" if key and how else ""
@@ -162,7 +162,12 @@ def clash(run: Run, call: Call, problem: Exception) -> Hold:
 
 def over_budget(run: Run, key: str | None, short: Short) -> Hold:
     """The run has reached a limit of its budget."""
-    how = "--charge usd=AMOUNT" if short.limit == "unknown" else f"--add {short.limit}=AMOUNT"
+    how = f"--add {short.limit}=AMOUNT"
+    if short.limit == "unknown":
+        how = (
+            "--charge usd=AMOUNT. To be asked less often, give the step an estimate, cost=Cost("
+            "estimate=..., actual=...), or charge an upper bound: Budget(on_unknown=...)"
+        )
     what = "" if key is None else f"step {key} was not called: "
     return Hold(
         "over-budget",

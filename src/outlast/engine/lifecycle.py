@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import inspect
+import shlex
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Generator
@@ -33,6 +34,7 @@ from outlast.engine.stop import Asleep, Broken, Hold, Release
 from outlast.errors import NotStorable, OutlastWarning, StopRun, Unreadable
 from outlast.events import Event
 from outlast.journal import Along, Becomes, Entry
+from outlast.policy.budget import is_limited
 from outlast.records import FINAL
 
 T = TypeVar("T")
@@ -299,7 +301,7 @@ def _conclude(run: Run, spec: WorkflowSpec, ended: Ended) -> Generator[Request, 
         return Conclusion(run, None)
     run.keeps_owner = keeps_owner
     if isinstance(event, events.RunCompleted):
-        _warn_of_idle_budget(run, spec)
+        _warn_of_budget(run, spec)
     if cancelled is not None:
         raise cancelled
     cause = ended.exc if isinstance(ended, Raised) and isinstance(event, events.RunFailed) else None
@@ -318,21 +320,27 @@ def _interrupted(run: Run) -> tuple[tuple[Entry, ...], tuple[Along, ...]]:
     return tuple(entries), tuple(along)
 
 
-def _warn_of_idle_budget(run: Run, spec: WorkflowSpec) -> None:
-    """A limit of money that nothing counts against protects from nothing."""
+def _warn_of_budget(run: Run, spec: WorkflowSpec) -> None:
+    """The run has completed, and its limit of money has not kept what it promised."""
     account = run.account
-    if account is None or account.metered or not account.calls or account.settled != NOTHING:
+    if account is None or not is_limited(account, "usd") or account.limits.usd is None:
         return
-    if account.declared.usd is None or not account.declared.usd.is_finite():
+    if account.unknown_usd:
+        text = (
+            f"run {run.run_id}: what {account.unknown_usd} of its attempts have cost is not known, "
+            f"so nobody can tell what it has spent; see: outlast show {shlex.quote(run.run_id)}"
+        )
+    elif account.steps and not account.metered and account.settled == NOTHING:
+        text = (
+            f"run {run.run_id} has a money budget, and no step of it declares a cost, so nothing "
+            'was counted; say what steps cost: @outlast.step(cost=0.01), or cost="llm" for model '
+            "calls"
+        )
+    else:
         return
     code = getattr(spec.fn, "__code__", None)
     place = ("<workflow>", 0) if code is None else (code.co_filename, code.co_firstlineno)
-    warnings.warn_explicit(
-        f"run {run.run_id} has a money budget, and no step of it declares a cost, so nothing was "
-        'counted; say what steps cost: @outlast.step(cost=0.01), or cost="llm" for model calls',
-        OutlastWarning,
-        *place,
-    )
+    warnings.warn_explicit(text, OutlastWarning, *place)
 
 
 def _last_word(run: Run, spec: WorkflowSpec, ended: Ended) -> tuple[Event | None, Becomes | None]:

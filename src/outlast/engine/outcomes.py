@@ -1,7 +1,6 @@
 """Recording how an attempt ended: as an outcome, as a failure to be retried, or as doubt."""
 
 import math
-import warnings
 from collections.abc import Generator
 
 from msgspec import Raw
@@ -14,13 +13,13 @@ from outlast.engine.history import Past
 from outlast.engine.holds import out_of_time
 from outlast.engine.requests import Call, Cancelled, Flow, Pack, Reply, Request, Write
 from outlast.engine.run import Run
+from outlast.engine.sites import warn_at
 from outlast.engine.spec import return_hint
 from outlast.engine.stopping import hold
-from outlast.engine.verdict import fault_of
-from outlast.errors import NotStorable, OutlastWarning, StepTimeout, StopRun
+from outlast.engine.verdict import hidden_retries, judge
+from outlast.errors import NotStorable, StepTimeout, StopRun
 from outlast.events import ErrorRecord, Event
 from outlast.journal import Entry
-from outlast.policy.faults import certainly_not_done, inner_retries
 from outlast.policy.retry import next_wait
 
 
@@ -105,9 +104,9 @@ def after_error(run: Run, call: Call, past: Past, ended: Raised | TimedOut) -> F
         exc: Exception = StepTimeout(f"step {call.key} took longer than {ended.seconds:g} s")
     else:
         exc = ended.exc
-    fault = fault_of(call.spec, exc, run.world.wall())
-    certain = certainly_not_done(exc, call.spec.not_done)
-    guards.failed(run, call.key, fault, f"{type(exc).__name__}: {fault.reason}", billed=not certain)
+    fault, certain = judge(call.spec, exc, run.world.wall())
+    words = f"{type(exc).__name__}: {fault.reason}"
+    guards.failed(run, call.key, fault, words, billed=not certain)
     error = replace(codec.encode_error(exc, fault.kind), reason=fault.reason)
     if past.effect == "once" and not certain:
         past.doubt, past.error = f"it raised {error.type}: {error.message}", error
@@ -115,7 +114,7 @@ def after_error(run: Run, call: Call, past: Past, ended: Raised | TimedOut) -> F
         said = events.StepInDoubt(past.attempts, past.doubt, unknown, fault=error.fault)
         yield from note(run, call, said)
         return None
-    inner = inner_retries(exc)
+    inner = hidden_retries(exc)
     if inner:
         warn_of_inner_retries(call, inner)
     yield from retry_or_fail(run, call, past, error, asked=fault.wait, inner=inner)
@@ -128,10 +127,7 @@ def warn_of_inner_retries(call: Call, inner: str) -> None:
         f"step {call.spec.name}: {inner} tried again by itself, beneath outlast's own retries; "
         "switch its retries off (max_retries=0, for instance), or outlast's: Retry(attempts=1)"
     )
-    if call.site is None:
-        warnings.warn(text, OutlastWarning, stacklevel=2)
-    else:
-        warnings.warn_explicit(text, OutlastWarning, call.site.code.co_filename, call.site.line)
+    warn_at(call.site, text)
 
 
 def retry_or_fail(

@@ -83,7 +83,7 @@ def recall(run: Run, got: Claimed) -> Generator[Commit | Load, object, None]:
             return
         run.history = build(rows)
         run.repeats.restore(run.history.repeats)
-        interrupted, along = _interruptions(run, crash=got.crash)
+        interrupted, along = _interruptions(run, got)
         if interrupted or along:
             yield Commit(run.owner_write(interrupted, "record", along=along))
     except StoreError as problem:
@@ -134,25 +134,32 @@ async def prepare_async(preparation: Preparation, store: Store) -> Run | Refused
             error = problem
 
 
-def _interruptions(run: Run, crash: bool) -> tuple[tuple[Entry, ...], tuple[Along, ...]]:
+def _interruptions(run: Run, got: Claimed) -> tuple[tuple[Entry, ...], tuple[Along, ...]]:
     """Attempts that an earlier owner opened and did not end, and what they cost."""
     entries: list[Entry] = []
     along: list[Along] = []
+    crash, ended = got.crash, set[tuple[str, int]]()
+    opened = [past.opened for past in run.history.calls.values() if past.open]
+    if opened and run.account is not None and run.account.limits.seconds is not None:
+        along.append(guards.worked(run, run.epoch - 1, got.alive_until - min(opened)))
     for past in run.history.calls.values():
         if past.open:
             bill = guards.died(run, past.key, past.attempts)
             interrupted = events.StepInterrupted(past.attempts, crash)
             entries += [Entry(event, past.key) for event in (*bill.events, interrupted)]
             along += bill.along
+            ended.add((past.key, past.attempts))
             past.crashes += crash
             past.failures += crash
             past.cut_off(ENDED_WITH_PROCESS)
-    # What an operator has dropped since is in the history no more, and paid for all the same.
-    known = {past.key for past in run.history.calls.values() if past.attempts}
+    # Of others nobody has told how they ended: an operator has decided about them, or dropped them.
+    # They are paid for all the same; of one that was dropped there is no call any more.
     for ticket in () if run.account is None else map(Ticket.parse, run.account.open):
-        if ticket.run_id == run.run_id and ticket.key not in known:
+        if ticket.run_id == run.run_id and (ticket.key, ticket.attempt) not in ended:
             bill = guards.died(run, ticket.key, ticket.attempt)
-            entries += map(Entry, bill.events)  # of no call that there is any more
+            known = ticket.key in {past.key for past in run.history.calls.values()}
+            key = ticket.key if known else None
+            entries += [Entry(event, key) for event in bill.events]
             along += bill.along
     return tuple(entries), tuple(along)
 

@@ -10,7 +10,7 @@ from outlast.breakers import AdmissionRefused
 from outlast.budgets import OverBudget
 from outlast.engine import guards, holds
 from outlast.engine.history import Past
-from outlast.engine.requests import Call, Cancelled, Drain, Flow, Write
+from outlast.engine.requests import Call, Cancelled, Flow, InLine, Write
 from outlast.engine.run import Run
 from outlast.engine.stopping import hold
 from outlast.errors import BreakerOpen
@@ -67,7 +67,7 @@ def _wait(run: Run, call: Call, past: Past, event: events.StepRefused, seconds: 
     except OverBudget:
         run.dues.pop(call.key, None)
         raise
-    past.retry_at, past.longest = due, math.inf
+    past.retry_at, past.longest, past.refused_by = due, math.inf, event.breaker
     return None
 
 
@@ -81,7 +81,8 @@ def short_of(run: Run, call: Call, short: Short, before: Short | None) -> Flow:
     """
     if short.transient:
         ours = {ticket.key for ticket in short.waits_for if ticket.run_id == run.run_id}
-        waiting = Drain(frozenset(ours & run.unsettled))
+        run.queue_up(call.key)
+        waiting = InLine(call.key, frozenset(ours & run.unsettled))
         if waiting.until:
             yield waiting
             run.check()

@@ -70,9 +70,15 @@ class Late(Struct, frozen=True):
 
 
 class Sleep(Struct, frozen=True):
-    """Wait until a time (seconds since the epoch). No reply."""
+    """Wait until a time (seconds since the epoch), or until `over` says so, which is asked now and
+    then. No reply."""
 
     due: float
+    over: Callable[[], bool] | None = None
+
+    def ends_early(self) -> bool:
+        """Whether there is nothing to wait for any more."""
+        return self.over is not None and self.over()
 
 
 class Deliver(Struct, frozen=True):
@@ -93,21 +99,23 @@ class Forever(Struct, frozen=True):
 
 class Drain(Struct, frozen=True):
     """Wait until no attempt is open in the run; once it must stop, for the grace period at most. No
-    reply.
+    reply."""
 
-    Attributes:
-        until: wait for no more than that one of these attempts, named by their keys, has its
-            outcome in the journal.
-    """
 
-    until: frozenset[str] = frozenset()
+class InLine(Struct, frozen=True):
+    """Wait for one's turn to ask again for room in the budget that other attempts have reserved.
+    Calls are served in the order in which they came, and the first one once an attempt of those in
+    `until` has its outcome in the journal. No reply."""
+
+    key: str
+    until: frozenset[str]
 
     def over(self, run: Run) -> bool:
-        """Whether there is nothing to wait for any more."""
-        return not self.until <= run.unsettled if self.until else not run.open
+        """Whether it is this call's turn."""
+        return run.is_next(self.key) and not self.until <= run.unsettled
 
 
-Request = Write | Pack | Body | Late | Sleep | Deliver | Forever | Drain
+Request = Write | Pack | Body | Late | Sleep | Deliver | Forever | Drain | InLine
 
 
 Reply = int | bytes | Ended | None

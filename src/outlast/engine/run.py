@@ -101,6 +101,7 @@ class Run:
         "_changed",
         "_idle_watchers",
         "_lease_end",
+        "_line",
         "_lock",
         "_opened_at",
         "_ran",
@@ -175,6 +176,7 @@ class Run:
         self._renew_at = 0.0  # likewise
         self.ended = False  # the workflow function has; tasks that it left behind may be alive
         self.open: dict[str, AttemptInfo] = {}
+        self._line: dict[str, Callable[[], object] | None] = {}  # calls that wait for room
         self.unsettled: set[str] = set()  # open, or with an outcome that is not written yet
         self.cut: dict[str, AttemptInfo] = {}  # over, without an outcome
         self.dues: dict[str, float] = {}
@@ -254,17 +256,41 @@ class Run:
         return self._ran + (self.world.boot() - self._opened_at if self.open else 0.0)
 
     def opened(self, attempt: AttemptInfo) -> None:
-        self.unsettled.add(attempt.key)
-        if not self.open:
-            self._opened_at = self.world.boot()
-        self.open[attempt.key] = attempt
+        with self._lock:
+            self.unsettled.add(attempt.key)
+            if not self.open:
+                self._opened_at = self.world.boot()
+            self.open[attempt.key] = attempt
 
     def shut(self, key: str) -> None:
         """An attempt is over, and its outcome on its way to the journal."""
-        before = self.ran()
-        self.open.pop(key, None)
-        if not self.open:
-            self._ran = before
+        with self._lock:
+            before = self.ran()
+            self.open.pop(key, None)
+            if not self.open:
+                self._ran = before
+
+    def queue_up(self, key: str) -> None:
+        """A call waits for room in the budget, behind those that wait already."""
+        self._line.setdefault(key, None)
+
+    def is_next(self, key: str) -> bool:
+        """Whether a call stands first in that line."""
+        return next(iter(self._line), None) == key
+
+    def leave_line(self, key: str) -> None:
+        """A call has its room, or needs none any more."""
+        if self._line and self._line.pop(key, self) is not self:
+            self._call_next()
+
+    def standing_in_line(self, key: str, wake: Callable[[], object]) -> "_InLine":
+        """Until the block ends, call `wake` when it may be this call's turn."""
+        return _InLine(self._line, key, wake)
+
+    def _call_next(self) -> None:
+        wake = next(iter(list(self._line.values())), None)
+        if wake is not None:
+            wake()
 
     def cut_off(self, attempt: AttemptInfo, by: str) -> None:
         """A body was left by something that is no error of a step, such as KeyboardInterrupt."""
@@ -277,8 +303,10 @@ class Run:
         """An attempt has its outcome in the journal."""
         self.shut(key)
         self.unsettled.discard(key)
-        if self._idle_watchers or (not self.open and self.stop is not None):
+        if not self.open and (self.stop is not None or self._idle_watchers):
             self._notify()
+        if self._line:
+            self._call_next()
 
     def body_ended(self, key: str) -> None:
         """The body of a plain step, which was in `executing`, has ended."""
@@ -311,7 +339,7 @@ class Run:
 
     def watch(self, wake: Callable[[], object], *, idle: bool = False) -> "_Watch":
         """Until the block ends, call `wake`, from any thread, when the run must stop; with `idle`,
-        also when an attempt in it has ended."""
+        also when nothing is open in it any more."""
         return _Watch(self._idle_watchers if idle else self._watchers, wake, self._lock)
 
     def _notify(self) -> None:
@@ -361,6 +389,28 @@ class Run:
         if not dues or self.open:
             return Becomes("running")
         return Becomes("waiting", due_at=min(dues))
+
+
+class _InLine:
+    """See `Run.standing_in_line`."""
+
+    __slots__ = ("_key", "_line", "_wake")
+
+    def __init__(
+        self,
+        line: dict[str, Callable[[], object] | None],
+        key: str,
+        wake: Callable[[], object],
+    ) -> None:
+        self._line, self._key, self._wake = line, key, wake
+
+    def __enter__(self) -> None:
+        if self._key in self._line:
+            self._line[self._key] = self._wake
+
+    def __exit__(self, *exc: object) -> None:
+        if self._key in self._line:
+            self._line[self._key] = None
 
 
 class _Watch:

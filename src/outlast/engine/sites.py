@@ -6,12 +6,15 @@ is looked up when it is written or shown.
 
 import os
 import sys
+import warnings
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from outlast.errors import OutlastWarning
 
 if TYPE_CHECKING:
     from outlast.engine.scope import Scope
@@ -43,6 +46,14 @@ class Site(Struct, frozen=True):
         """The same with the whole path of the file."""
         file = self.code.co_filename
         return f"{file if file[:1] == '<' else Path(file).absolute()}:{self.line}"
+
+
+def warn_at(site: Site | None, text: str) -> None:
+    """Warn of something at the place of a call, where it can be changed."""
+    if site is None:
+        warnings.warn(text, OutlastWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, OutlastWarning, site.code.co_filename, site.line)
 
 
 def call_site(scope: "Scope", depth: int = 1) -> Site | None:

@@ -71,7 +71,8 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 @dataclass(frozen=True, slots=True)
 class StepSpec:
     """A step: its function and how outlast treats it. See `outlast.step` for the fields. `breaker`
-    has its name; its settings count if they were `breaker_declared`."""
+    has its name; its settings count if they were `breaker_declared`. `tool`: module and name of the
+    function; `is_method`: its first parameter is the object."""
 
     name: str
     fn: Callable[..., object]
@@ -91,6 +92,8 @@ class StepSpec:
     breaker_declared: bool = False
     cost: CostSpec | None = None
     poll: bool = False
+    tool: str = ""
+    is_method: bool = False
     parameters: tuple[str, ...] | None = field(init=False)
     """Their names, if all of them can be given by position."""
 

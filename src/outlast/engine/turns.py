@@ -29,6 +29,7 @@ from outlast.engine.stop import Hold
 from outlast.engine.stopping import check_next, hold
 from outlast.errors import Unreadable, UsageError
 from outlast.journal import Entry
+from outlast.policy.budget import Short, count_turn
 
 if TYPE_CHECKING:
     from outlast.engine.watch import Watch
@@ -126,6 +127,9 @@ class Turns(Generic[S]):
             if past is not None and not past.fits("loop", TURNS):
                 yield from hold(run, misfit(run, past, Asked("loop", TURNS, self._site)))
             self._turn = 0
+            refused = None if run.account is None else count_turn(run.account)
+            if isinstance(refused, Short) and run.account and not run.account.turns:
+                yield from hold(run, over_budget(run, key_of(TURNS, loop), refused))
             if loop in run.history.turns:
                 self._state = replayed(run.history.turns[loop])
                 yield from self._restore()

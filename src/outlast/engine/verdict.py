@@ -5,10 +5,43 @@ from typing import get_args
 
 from outlast.engine.spec import StepSpec
 from outlast.errors import Terminal, Transient
-from outlast.policy.faults import Fault, FaultKind, classify
+from outlast.policy.faults import (
+    Fault,
+    FaultKind,
+    certainly_not_done,
+    classify,
+    inner_retries,
+)
 from outlast.policy.retry import declared
 
+LONGEST_WAIT = 7 * 24 * 3600.0
+"""Seconds; who asks for more is not believed."""
+
 KINDS = frozenset(get_args(FaultKind))
+
+
+def judge(spec: StepSpec, exc: BaseException, now: float) -> tuple[Fault, bool]:
+    """The fault that an error is, and whether it is certain that nothing happened.
+
+    An error may be any object that somebody else has made. Whatever goes wrong with looking at it,
+    the attempt has an outcome: it is not repeated, and nothing is certain.
+
+    Args:
+        now: seconds since the epoch, for waits that are given as a time.
+    """
+    try:
+        return fault_of(spec, exc, now), certainly_not_done(exc, spec.not_done)
+    except Exception as problem:
+        why = f"its error cannot be looked at ({type(problem).__name__})"
+        return Fault("terminal", reason=why, counts=True), False
+
+
+def hidden_retries(exc: BaseException) -> str:
+    """See `policy.faults.inner_retries`; nothing if the error cannot be looked at."""
+    try:
+        return inner_retries(exc)
+    except Exception:
+        return ""
 
 
 def fault_of(spec: StepSpec, exc: BaseException, now: float) -> Fault:
@@ -25,7 +58,7 @@ def fault_of(spec: StepSpec, exc: BaseException, now: float) -> Fault:
     if spec.classify is not None:
         said = _asked(spec, exc)
         if isinstance(said, Fault):
-            return said
+            return _checked(said, spec)
         if said is not None:
             return _as(ours, said, f"classify= of step {spec.name} says so")
     if isinstance(exc, Terminal | Transient):
@@ -46,6 +79,25 @@ def _as(ours: Fault, kind: FaultKind, reason: str) -> Fault:
     return replace(ours, kind=kind, reason=reason, wait=wait, counts=counts)
 
 
+def _checked(said: Fault, spec: StepSpec) -> Fault:
+    """A fault that the step's own function has made."""
+    wait: object = said.wait
+    number = isinstance(wait, int | float) and not isinstance(wait, bool)
+    fine = wait is None or (number and 0 <= float(str(wait)) <= LONGEST_WAIT)
+    if said.kind not in KINDS or said.kind == "unknown-outcome" or not fine:
+        return _nonsense(spec, said)
+    return replace(said, counts=said.counts or said.kind == "transient")
+
+
+def _nonsense(spec: StepSpec, said: object) -> Fault:
+    return Fault(
+        "terminal",
+        reason=f"classify= of step {spec.name} returned {said!r}; expected 'transient', "
+        "'throttled', 'terminal', None, or a Fault with one of these and a wait of seconds",
+        counts=True,
+    )
+
+
 def _asked(spec: StepSpec, exc: BaseException) -> Fault | FaultKind | None:
     """What the step's own function answers. If it is broken, that is a bug, and no reason to call
     the tool again."""
@@ -59,8 +111,4 @@ def _asked(spec: StepSpec, exc: BaseException) -> Fault | FaultKind | None:
         return said
     if isinstance(said, str) and said in KINDS and said != "unknown-outcome":
         return said
-    why = (
-        f"classify= of step {spec.name} returned {said!r}; expected 'transient', 'throttled', "
-        "'terminal', a Fault or None"
-    )
-    return Fault("terminal", reason=why)
+    return _nonsense(spec, said)

@@ -28,6 +28,9 @@ MOST = 1000
 LONGEST = 1e9
 """Seconds; what is added to a clock has to stay a time that can be written down."""
 
+PROBE = 60.0
+"""Seconds after which to ask again, at the latest, while others try whether the tool works."""
+
 SKEW = 60.0
 """Seconds by which the wall clocks of two machines may well differ."""
 
@@ -125,6 +128,7 @@ class State(Struct, frozen=True, omit_defaults=True):
         tripped: when it was opened; None if it is closed.
         cooldown: of this trip, if an operator chose one.
         failures: when the last ones were.
+        needed: how many failures open it, by the settings of the step that failed last.
         trips: how often it was opened by failures since it was closed.
         probes: who holds a place; `passed`: how many have succeeded since the cool-down.
         fault: text of the last fault; `faulted`: when that was, by the wall clock.
@@ -136,6 +140,7 @@ class State(Struct, frozen=True, omit_defaults=True):
     tripped: float | None = None
     cooldown: float | None = None
     failures: tuple[float, ...] = ()
+    needed: int = 0
     trips: int = 0
     probes: tuple[Who, ...] = ()
     passed: int = 0
@@ -160,7 +165,8 @@ class Refused(Struct, frozen=True):
 
     Attributes:
         until: when to ask again, by the wall clock; `retry_in`: in seconds from now. That is the
-            end of the cool-down; while all places are taken, one cool-down from now.
+            end of the cool-down; while all places are taken, one cool-down from now, at most a
+            minute.
         fault: the last fault of the tool.
         final: the breaker was opened `max_trips` times in a row, so that waiting is of no use.
     """
@@ -194,6 +200,16 @@ def recent(breaker: Breaker, state: State, now: Moment) -> tuple[float, ...]:
     return tuple(at for at in state.failures if at >= since)
 
 
+def lets(breaker: Breaker, state: State, now: Moment) -> bool:
+    """Whether somebody who asked now would be let through."""
+    match phase(breaker, state, now):
+        case "closed":
+            return True
+        case "open":
+            return False
+    return len(state.probes) < max(1, breaker.probes - state.passed)
+
+
 def admit(breaker: Breaker, state: State, now: Moment, who: Who) -> Admitted | Refused:
     """Whether an attempt may open. Who is asked about twice has one place."""
     match phase(breaker, state, now):
@@ -205,7 +221,7 @@ def admit(breaker: Breaker, state: State, now: Moment, who: Who) -> Admitted | R
         return Admitted(state, probe=True)
     # At least one, or a breaker that needs fewer probes than it did would never close.
     if len(state.probes) >= max(1, breaker.probes - state.passed):
-        return _refused(breaker, state, now, breaker.cooldown)
+        return _refused(breaker, state, now, min(breaker.cooldown, PROBE))
     return Admitted(_at(state, now, probes=(*state.probes, who)), probe=True)
 
 
@@ -270,9 +286,10 @@ def _failed(breaker: Breaker, state: State, now: Moment, fault: str) -> State:
     failures = (*recent(breaker, state, now), reading)[-breaker.failures :]
     if state.closed and len(failures) < breaker.failures:
         fault = fault[:FAULT_CHARS]
-        return _at(state, now, failures=failures, fault=fault, faulted=now.wall)
+        needed = breaker.failures
+        return _at(state, now, failures=failures, needed=needed, fault=fault, faulted=now.wall)
     opened = _opened(state, now, fault)
-    return replace(opened, failures=failures, trips=state.trips + 1)
+    return replace(opened, failures=failures, needed=breaker.failures, trips=state.trips + 1)
 
 
 def _opened(state: State, now: Moment, fault: str) -> State:
@@ -294,7 +311,8 @@ def _refused(breaker: Breaker, state: State, now: Moment, seconds: float) -> Ref
         until=now.wall + seconds,
         retry_in=seconds,
         fault=state.fault,
-        final=state.trips >= breaker.max_trips,
+        # While it is tried, nobody knows yet.
+        final=phase(breaker, state, now) == "open" and state.trips >= breaker.max_trips,
     )
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, cast
 
 Jitter = Literal["full", "none"]
@@ -19,8 +20,8 @@ class Retry:
         maximum: longest wait of our own making, in seconds.
         multiplier: by what each further wait is longer.
         jitter: `full` draws each wait evenly between 0 and its bound, `none` takes the bound.
-        budget_seconds: no attempt begins later than so many seconds after the first one; None for
-            no such limit.
+        budget_seconds: no wait begins that would end later than so many seconds after the first
+            attempt; None for no such limit.
         on: exception classes that are repeated, whatever we would make of them.
         stop_on: exception classes that are not; they win over `on`.
         long_wait: what to do if the tool asks for a longer wait than `maximum`: `sleep` as long as
@@ -74,7 +75,9 @@ def _classes(name: str, given: Collection[type[BaseException]]) -> tuple[type[Ba
 def declared(retry: Retry, exc: BaseException) -> bool | None:
     """What `on` and `stop_on` say about an exception: repeat it, do not, or nothing. Of a group,
     one leaf in `stop_on` is enough, and `on` must name them all."""
-    leaves = list(_leaves(exc))
+    if not (retry.on or retry.stop_on):
+        return None
+    leaves = list(islice(_leaves(exc), MOST_LEAVES))
     if any(isinstance(leaf, tuple(retry.stop_on)) for leaf in leaves):
         return False
     if leaves and all(isinstance(leaf, tuple(retry.on)) for leaf in leaves):
@@ -82,11 +85,17 @@ def declared(retry: Retry, exc: BaseException) -> bool | None:
     return None
 
 
+MOST_LEAVES = 1000
+"""Errors in a group that are looked at."""
+
+
 def _leaves(exc: BaseException) -> Iterator[BaseException]:
-    yield exc
-    if isinstance(exc, BaseExceptionGroup):
-        for inner in exc.exceptions:
-            yield from _leaves(inner)
+    left = [exc]
+    while left:
+        one = left.pop()
+        yield one
+        if isinstance(one, BaseExceptionGroup):
+            left += one.exceptions
 
 
 def next_wait(

@@ -39,8 +39,8 @@ def migrate(path: str, world: World, busy_timeout: float) -> None:
     Raises:
         StoreError: it is newer, damaged or no store at all, and was left as it is.
     """
-    if _peek(path, world, busy_timeout) == len(load_migrations()):
-        return
+    if _peek(path, world, busy_timeout) == (len(load_migrations()), "wal"):
+        return  # a copy made by VACUUM INTO is in another mode
     connection = connect(path, world, busy_timeout)
     try:
         _switch_to_wal(connection, path, world, busy_timeout)
@@ -91,12 +91,13 @@ def read_version(connection: apsw.Connection, path: str) -> int:
     return version
 
 
-def _peek(path: str, world: World, busy_timeout: float) -> int | None:
-    """The version, read through a connection that cannot change a byte. None if that is not
-    possible since a crash left a journal that must be rolled back first."""
+def _peek(path: str, world: World, busy_timeout: float) -> tuple[int, str] | None:
+    """The version and the journal mode, read through a connection that cannot change a byte. None
+    if that is not possible since a crash left a journal that must be rolled back first."""
     connection = connect(path, world, busy_timeout, read_only=True)
     try:
-        return read_version(connection, path)
+        ((mode,),) = connection.execute("PRAGMA journal_mode").fetchall()
+        return read_version(connection, path), str(mode)
     except apsw.ReadOnlyError as exc:
         # The stubs of apsw do not know this attribute.
         detail: int = getattr(exc, "extendedresult", 0)

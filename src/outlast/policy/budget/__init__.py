@@ -8,6 +8,7 @@ from outlast.policy.budget.account import (
     add,
     clear_unknown,
     describe,
+    is_limited,
     left,
     open_account,
     redeclare,
@@ -23,6 +24,7 @@ from outlast.policy.budget.spending import (
     reserve,
     settle,
     settle_died,
+    spend,
 )
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "clear_unknown",
     "count_turn",
     "describe",
+    "is_limited",
     "left",
     "open_account",
     "parse_limits",
@@ -48,5 +51,6 @@ __all__ = [
     "reserve",
     "settle",
     "settle_died",
+    "spend",
     "tick",
 ]

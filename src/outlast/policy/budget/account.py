@@ -58,21 +58,12 @@ class Open(msgspec.Struct, frozen=True, omit_defaults=True):
     guessed: tuple[Part, ...] = ()
 
 
-class Unknown(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A cost that could not be told: of which attempt, which parts of it, and why.
-
-    Attributes:
-        silent: name of the step, if the attempt ended without a word about its cost, at a time when
-            nobody knew what such an attempt costs. It is charged as soon as that is known: the
-            `missing` parts, less what its body had `charged`.
-    """
+class Unknown(msgspec.Struct, frozen=True):
+    """A cost that could not be told: of which attempt, which parts of it, and why."""
 
     ticket: str
     parts: tuple[Part, ...]
     why: str
-    silent: str = ""
-    missing: tuple[Part, ...] = ()
-    charged: Usage = NOTHING
 
 
 class Running(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -218,10 +209,15 @@ def _charge_bound(account: Account, bound: Usage) -> Account:
         left_usd = 0
     if bound.tokens is not None:
         tokens, left_tokens = tokens + left_tokens * bound.tokens, 0
+    known = {p for p, left in (("usd", left_usd), ("tokens", left_tokens)) if not left}
+    unknown = (
+        replace(one, parts=tuple(part for part in one.parts if part not in known))
+        for one in account.unknown
+    )
     return replace(
         account,
         settled=Usage(usd, tokens),
-        unknown=account.unknown if left_usd or left_tokens else (),
+        unknown=tuple(one for one in unknown if one.parts),
         unknown_usd=left_usd,
         unknown_tokens=left_tokens,
     )

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from outlast.amounts import ZERO, in_words, minus, plus
+from outlast.amounts import NOTHING, ZERO, in_words, minus, plus, total
 from outlast.events import escape_surrogates
 from outlast.policy.budget.account import (
     TOLD,
@@ -36,6 +36,7 @@ class Ask(msgspec.Struct, frozen=True, omit_defaults=True):
         first: nothing was opened under this key before.
         priced: the step declares a cost.
         estimate: what the attempt will cost; None, as a whole or in a part: nobody says.
+        free: what it certainly takes nothing of.
     """
 
     ticket: Ticket
@@ -43,6 +44,7 @@ class Ask(msgspec.Struct, frozen=True, omit_defaults=True):
     first: bool
     priced: bool = False
     estimate: Usage | None = None
+    free: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +75,14 @@ class _Share:
 
     part: Part
     amount: Decimal
-    basis: Literal["estimate", "largest", "nothing"]
+    basis: Literal["free", "estimate", "largest", "nothing"]
     limit: Decimal
     settled: Decimal
     reserved: Decimal
 
     def fits(self, *, reserved: Decimal) -> bool:
         """Whether it is to be had, with so much set aside for others."""
-        if self.limit == INFINITE or (self.amount == 0 and self.basis == "estimate"):
+        if self.limit == INFINITE or self.basis == "free":
             return True
         # Nobody has said that it is free, so an empty purse is not enough, whatever it cost before.
         room = minus(self.limit, plus(self.settled, reserved))
@@ -91,17 +93,17 @@ def reserve(account: Account, ask: Ask) -> Account | Short:
     """Open an attempt: count it, and set aside what it may cost.
 
     That is its estimate, or the most that an attempt of this step has cost; where there is neither,
-    all that is left, so that several such attempts do not open side by side. A ticket that is open
-    already changes nothing.
+    all that is left, so that several such attempts do not open side by side. One of a step without
+    a cost is only counted. A ticket that is open already changes nothing.
     """
     if ask.ticket.id in account.open:
         return account
     # A step without a declared cost whose body has reported one spends all the same.
     priced = ask.priced or ask.step in account.largest
-    short = _too_many(account, ask) or (priced and _cost_unknown(account, ask)) or None
+    short = _too_many(account, ask) or (priced and _cost_unknown(account, ask.step)) or None
     if short is not None:
         return short
-    entry = Open(step=ask.step)
+    open_ = account.open
     if priced:
         shares = _shares(account, ask)
         short = _too_dear(account, ask.step, shares)
@@ -111,11 +113,12 @@ def reserve(account: Account, ask: Ask) -> Account | Short:
         guessed = tuple(one.part for one in shares if one.basis == "nothing")
         reserved = Usage(usd.amount, int(tokens.amount))
         entry = Open(step=ask.step, reserved=reserved, priced=True, guessed=guessed)
+        open_ = open_ | {ask.ticket.id: entry}
     return replace(
         account,
         calls=account.calls + 1,
         steps=account.steps + ask.first,
-        open=account.open | {ask.ticket.id: entry},
+        open=open_,
         metered=account.metered or priced,
     )
 
@@ -150,7 +153,26 @@ def charge(account: Account, ticket: Ticket, usage: Usage) -> Account:
     )
 
 
-def settle(account: Account, ticket: Ticket, actual: Usage | None = None, why: str = "") -> Account:
+def spend(account: Account, usage: Usage, step: str = "", so_far: Usage = NOTHING) -> Account:
+    """Settle what belongs to no attempt that is open. A part that is left out is nothing.
+
+    Args:
+        step: whose body has reported it, `so_far` all that this attempt of it has: from now on the
+            step has a cost.
+    """
+    settled = total((account.settled, Usage(usage.usd or ZERO, usage.tokens or 0)))
+    account = replace(account, settled=settled)
+    return _learn(account, step, so_far.usd or ZERO, so_far.tokens or 0) if step else account
+
+
+def settle(
+    account: Account,
+    ticket: Ticket,
+    actual: Usage | None = None,
+    why: str = "",
+    *,
+    worked: bool = True,
+) -> Account:
     """Close an attempt whose cost is known, or known to be unknown. What it reported before is part
     of it, and is never paid back. If the ticket is not open, nothing changes.
 
@@ -159,11 +181,14 @@ def settle(account: Account, ticket: Ticket, actual: Usage | None = None, why: s
             for it, or no more is spent until an operator has said what it was. None as a whole:
             what it has reported is all.
         why: why something is unknown.
+        worked: the tool did what it is paid for. What an attempt costs that it refused says nothing
+            about others.
     """
     entry = account.open.get(ticket.id)
     if entry is None:
         return account
-    return _close(account, ticket, entry, entry.charged if actual is None else actual, why)
+    cost = entry.charged if actual is None else actual
+    return _close(account, ticket, entry, cost, why, learns=worked)
 
 
 def settle_died(
@@ -181,11 +206,17 @@ def settle_died(
         usd=None if "usd" in entry.guessed else usd,
         tokens=None if "tokens" in entry.guessed else tokens,
     )
-    return _close(account, ticket, entry, actual, why, silent=True)
+    return _close(account, ticket, entry, actual, why)
 
 
 def _close(
-    account: Account, ticket: Ticket, entry: Open, actual: Usage, why: str, *, silent: bool = False
+    account: Account,
+    ticket: Ticket,
+    entry: Open,
+    actual: Usage,
+    why: str,
+    *,
+    learns: bool = True,
 ) -> Account:
     bound = account.bound or Usage()
     usd = bound.usd if actual.usd is None else actual.usd
@@ -203,65 +234,28 @@ def _close(
         ),
         open={id: one for id, one in account.open.items() if id != ticket.id},
     )
-    if entry.priced or usd or tokens:
-        account = _charge_silent(_learn(account, entry.step, usd, tokens), entry.step)
-    unknown = Unknown(
-        ticket.id,
-        parts=(),
-        why=escape_surrogates(why or "it was not told"),
-        silent=entry.step if silent else "",
-        missing=(*(("usd",) if usd is None else ()), *(("tokens",) if tokens is None else ())),
-        charged=entry.charged,
-    )
-    return _note_unknown(account, unknown)
+    if learns or usd or tokens:
+        account = _learn(account, entry.step, usd if learns or usd else None, tokens)
+    return _note_unknown(account, ticket, usd, tokens, why or "it was not told")
 
 
-def _note_unknown(account: Account, found: Unknown) -> Account:
+def _note_unknown(
+    account: Account, ticket: Ticket, usd: Decimal | None, tokens: int | None, why: str
+) -> Account:
     """Note what has no number, for which nothing was charged."""
-    if not found.missing:
+    if usd is not None and tokens is not None:
         return account
-    # Of what has no limit nobody asks.
-    parts = tuple(p for p in found.missing if p == "usd" or is_limited(account, p))
+    parts: list[Part] = ["usd"] if usd is None else []
+    if tokens is None and is_limited(account, "tokens"):  # otherwise nobody asks for them
+        parts.append("tokens")
     unknown = account.unknown
-    if parts and (found.silent or len(unknown) < TOLD):
-        unknown = (*unknown, replace(found, parts=parts))
+    if parts and len(unknown) < TOLD:
+        unknown = (*unknown, Unknown(ticket.id, tuple(parts), escape_surrogates(why)))
     return replace(
         account,
         unknown=unknown,
-        unknown_usd=account.unknown_usd + ("usd" in found.missing),
-        unknown_tokens=account.unknown_tokens + ("tokens" in found.missing),
-    )
-
-
-def _charge_silent(account: Account, step: str) -> Account:
-    """Charge attempts that ended without a word, once it is known what such an attempt costs."""
-    silent = [one for one in account.unknown if one.silent == step]
-    if not silent:
-        return account
-    largest = account.largest.get(step, Usage())
-    usd, tokens = account.spent_usd, account.spent_tokens
-    told_usd = told_tokens = 0
-    kept = [one for one in account.unknown if one.silent != step]
-    for one in silent:
-        missing: list[Part] = []
-        for part in one.missing:
-            if part == "usd" and largest.usd is not None:
-                more = minus(largest.usd, one.charged.usd or ZERO)
-                usd, told_usd = plus(usd, max(ZERO, more)), told_usd + 1
-            elif part == "tokens" and largest.tokens is not None:
-                tokens += max(0, largest.tokens - (one.charged.tokens or 0))
-                told_tokens += 1
-            else:
-                missing.append(part)
-        parts = tuple(part for part in one.parts if part in missing)
-        if parts:
-            kept.append(replace(one, parts=parts, missing=tuple(missing)))
-    return replace(
-        account,
-        settled=Usage(usd, tokens),
-        unknown=tuple(kept),
-        unknown_usd=account.unknown_usd - told_usd,
-        unknown_tokens=account.unknown_tokens - told_tokens,
+        unknown_usd=account.unknown_usd + (usd is None),
+        unknown_tokens=account.unknown_tokens + (tokens is None),
     )
 
 
@@ -280,13 +274,13 @@ def _shares(account: Account, ask: Ask) -> tuple[_Share, _Share]:
     limits, reserved = account.limits, account.reserved
     estimate = ask.estimate or Usage()
     largest = account.largest.get(ask.step, Usage())
+    free = set(ask.free)
     if not ask.priced:  # it has said what it takes, so of the other kind it takes nothing
-        estimate = Usage(
-            usd=ZERO if estimate.usd is None and not largest.usd else estimate.usd,
-            tokens=0 if estimate.tokens is None and not largest.tokens else estimate.tokens,
-        )
+        free |= {"usd"} if not largest.usd else set()
+        free |= {"tokens"} if not largest.tokens else set()
     usd = _share(
         "usd",
+        "usd" in free,
         estimate.usd,
         largest.usd,
         ZERO if limits.usd is None else limits.usd,
@@ -295,6 +289,7 @@ def _shares(account: Account, ask: Ask) -> tuple[_Share, _Share]:
     )
     tokens = _share(
         "tokens",
+        "tokens" in free,
         _decimal(estimate.tokens),
         _decimal(largest.tokens),
         INFINITE if limits.tokens is None else Decimal(limits.tokens),
@@ -306,12 +301,15 @@ def _shares(account: Account, ask: Ask) -> tuple[_Share, _Share]:
 
 def _share(
     part: Part,
+    free: bool,
     estimate: Decimal | None,
     largest: Decimal | None,
     limit: Decimal,
     settled: Decimal,
     reserved: Decimal,
 ) -> _Share:
+    if free:
+        return _Share(part, ZERO, "free", limit, settled, reserved)
     if estimate is not None:
         return _Share(part, estimate, "estimate", limit, settled, reserved)
     if largest is not None:
@@ -337,6 +335,7 @@ def _too_dear(account: Account, step: str, shares: tuple[_Share, _Share]) -> Sho
     rest = max(ZERO, minus(one.limit, plus(one.settled, one.reserved)))
     words, unit, number = (in_words, "USD", Decimal) if one.part == "usd" else (str, "tokens", int)
     asked = {
+        "free": "asked nothing",
         "estimate": f"asked {words(one.amount)} {unit}",
         "largest": f"asked {words(one.amount)} {unit}, the most it has cost so far",
         "nothing": f"nobody knows yet how many {unit} it takes",
@@ -355,20 +354,16 @@ def _too_dear(account: Account, step: str, shares: tuple[_Share, _Share]) -> Sho
     )
 
 
-def _cost_unknown(account: Account, ask: Ask) -> Short | None:
-    """Refuses to spend more while something that was spent cannot be told. Not to a call whose own
-    attempts ended without a word: it is tried again, and then tells."""
-    step = ask.step
-    own = [one for one in account.unknown if one.silent and _is_of_call(one, ask.ticket)]
-    number_usd = account.unknown_usd - sum("usd" in one.missing for one in own)
-    number_tokens = account.unknown_tokens - sum("tokens" in one.missing for one in own)
-    usd = bool(number_usd) and is_limited(account, "usd")
-    tokens = bool(number_tokens) and is_limited(account, "tokens")
+def _cost_unknown(account: Account, step: str) -> Short | None:
+    """Refuses to spend more while something that was spent cannot be told."""
+    usd = bool(account.unknown_usd) and is_limited(account, "usd")
+    tokens = bool(account.unknown_tokens) and is_limited(account, "tokens")
     if not (usd or tokens):
         return None
-    others = (one for one in account.unknown if one not in own)
-    first = next((one for one in others if ("usd" if usd else "tokens") in one.parts), None)
-    number = max(number_usd * usd, number_tokens * tokens)
+    first = next(
+        (one for one in account.unknown if ("usd" if usd else "tokens") in one.parts), None
+    )
+    number = max(account.unknown_usd * usd, account.unknown_tokens * tokens)
     which = f"{number} attempt" + ("s" if number > 1 else "")
     if first is not None:
         ticket = Ticket.parse(first.ticket)
@@ -379,11 +374,6 @@ def _cost_unknown(account: Account, ask: Ask) -> Short | None:
         f"step {step} has a cost, and the {what} of {which} is unknown, so nobody can tell what "
         "is left",
     )
-
-
-def _is_of_call(one: Unknown, ticket: Ticket) -> bool:
-    known = Ticket.parse(one.ticket)
-    return (known.run_id, known.key) == (ticket.run_id, ticket.key)
 
 
 def _too_many(account: Account, ask: Ask) -> Short | None:

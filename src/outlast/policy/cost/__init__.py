@@ -7,6 +7,7 @@ from outlast.policy.cost.spec import (
     actual_of,
     cost_spec,
     estimate_of,
+    free_parts,
     reported,
 )
 from outlast.policy.cost.unpriced import Unpriced
@@ -19,5 +20,6 @@ __all__ = [
     "actual_of",
     "cost_spec",
     "estimate_of",
+    "free_parts",
     "reported",
 ]

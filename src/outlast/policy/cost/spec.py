@@ -61,6 +61,8 @@ def cost_spec(declared: Costs) -> CostSpec:
     before = None if estimate is None else _declared("estimate", estimate)
     assert before != "llm"
     after = None if declared.actual is None else _declared("actual", declared.actual)
+    if isinstance(before, Usage) and not isinstance(declared.estimate, Usage):
+        before = _of_money(before, after)
     return CostSpec(before, after)
 
 
@@ -71,7 +73,15 @@ def estimate_of(
     `Unpriced` if it is, and the function could not tell."""
     if spec.estimate is None or isinstance(spec.estimate, Usage):
         return spec.estimate
-    return _ask("estimate", spec.estimate, *args, **kwargs)
+    said = _ask("estimate", spec.estimate, *args, **kwargs)
+    return _of_money(said, spec.actual) if isinstance(said, Usage) and not said.tokens else said
+
+
+def _of_money(estimate: Usage, actual: object) -> Usage:
+    """An estimate in dollars alone. Where the actual cost is found out from the result, it may be
+    one in tokens too, of which such an estimate says nothing."""
+    exact = actual is None or isinstance(actual, Usage)
+    return estimate if exact else Usage(estimate.usd, None)
 
 
 def actual_of(spec: CostSpec, result: object, estimate: Usage | None = None) -> Usage | Unpriced:
@@ -88,6 +98,15 @@ def actual_of(spec: CostSpec, result: object, estimate: Usage | None = None) -> 
     if actual is not None:
         return _ask("cost", actual, result)
     return Unpriced("the estimate could not be made") if estimate is None else estimate
+
+
+def free_parts(spec: CostSpec) -> tuple[Literal["usd", "tokens"], ...]:
+    """What an attempt certainly takes nothing of."""
+    actual = spec.estimate if spec.actual is None else spec.actual
+    if not isinstance(actual, Usage):
+        return ()
+    usd: tuple[Literal["usd"], ...] = ("usd",) if actual.usd == 0 else ()
+    return (*usd, *(("tokens",) if actual.tokens == 0 else ()))
 
 
 def reported(usd: object = None, tokens: object = None) -> Usage:

@@ -187,6 +187,13 @@ FROM events WHERE run_id = :run_id;
 -- name: store_tail
 SELECT seq, hash FROM events WHERE run_id = :run_id ORDER BY seq DESC LIMIT 1;
 
+-- name: seal_store
+INSERT INTO store_seal (id, seq, head) VALUES (1, :seq, :head)
+ON CONFLICT (id) DO UPDATE SET seq = :seq, head = :head;
+
+-- name: read_store_seal
+SELECT seq, head FROM store_seal;
+
 -- name: read_breaker
 SELECT settings, declared_by, state FROM breakers WHERE name = :name;
 
@@ -200,6 +207,13 @@ ON CONFLICT (name) DO UPDATE SET settings = :settings, declared_by = :declared_b
 
 -- name: read_budget
 SELECT account FROM budgets WHERE run_id = :run_id;
+
+-- Whether a run has ever had an account.
+-- name: had_budget
+SELECT 1 FROM events
+WHERE run_id = :run_id AND key IS NULL AND kind = 'run.budgeted'
+  AND (key IS NULL OR kind = 'turn.saved')
+LIMIT 1;
 
 -- name: insert_budget
 INSERT INTO budgets (run_id, account) VALUES (:run_id, :account);

@@ -12,6 +12,15 @@ CREATE TABLE breakers (
     state TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Where the journal of the store as a whole ends, so that it cannot be cut off unseen. One row, once it
+-- has begun.
+CREATE TABLE store_seal (
+    id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    -- Number and hash of its last event.
+    seq INTEGER NOT NULL,
+    head BLOB NOT NULL
+) STRICT;
+
 -- The account of a run that has a budget, shared by its children.
 CREATE TABLE budgets (
     run_id TEXT NOT NULL PRIMARY KEY,
