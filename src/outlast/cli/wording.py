@@ -207,10 +207,16 @@ def _advice_for_held(view: RunView, caller: Caller) -> list[str]:
         option, limit = named.groups() if named else ("add", "usd")
         how = "To go on:" if option == "add" else "Say what the unknown costs came to:"
         raised = caller.command("resume", view.run_id, f"--{option}", f"{limit}=AMOUNT")
+        other = _HELD[view.reason]
+        if option == "charge":
+            other = (
+                "Or, in the code, give the step an estimate, cost=Cost(estimate=..., actual=...), "
+                "or the budget an upper bound, Budget(on_unknown=...), then:"
+            )
         return [
             f"Nothing that is finished is run or paid for again. {how}",
             f"  {raised}",
-            _HELD[view.reason],
+            other,
         ]
     if view.reason == "diverged" and "outlast breakers reset" in (view.fix or ""):
         return [printable(view.fix or ""), "Then:"]  # two steps with other settings for one breaker

@@ -150,7 +150,11 @@ def _arguments(
     try:
         bound = spec.signature.bind(*args, **kwargs)
     except TypeError as problem:
-        raise UsageError(f"{problem}; expected arguments for {form}") from None
+        unknown = [name for name in kwargs if name not in spec.signature.parameters]
+        hint = f"; there is no argument {unknown[0]!r}" if unknown else ""
+        if isinstance(given, list) and len(spec.signature.parameters) == 1 and len(given) > 1:
+            hint = "; to give a list as its one argument, put it into another: [[1, 2]]"
+        raise UsageError(f"{problem}; expected arguments for {form}{hint}") from None
     hints = hints_of(inspect.unwrap(spec.fn))
     for name, value in bound.arguments.items():
         kind = spec.signature.parameters[name].kind
