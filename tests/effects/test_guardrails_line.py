@@ -65,22 +65,18 @@ def test_calls_that_wait_for_room_are_all_made_and_ask_a_few_times_each(
     assert stage.kinds().count("step.started") == calls
 
 
-async def first_in_line(key: str) -> None:
-    """Until a call stands first in line."""
+async def first_in_line(answers: list[tuple[str, bool]]) -> str:
+    """Wait until one of the calls that got no room stands first in line; its key."""
     (run,) = active_runs()
     async with asyncio.timeout(DEADLINE):
-        while not run.is_next(key):
+        while not (first := [k for k, fits in answers if not fits and run.purse.is_next(k)]):
             await asyncio.sleep(0)
+    return first[0]
 
 
-async def somebody_in_line() -> None:
-    (run,) = active_runs()
-    async with asyncio.timeout(DEADLINE):
-        while not run._line:
-            await asyncio.sleep(0)
-
-
-def test_who_is_cancelled_in_line_lets_the_next_one_go(stage: Stage) -> None:
+def test_who_is_cancelled_in_line_lets_the_next_one_go(
+    stage: Stage, answers: list[tuple[str, bool]]
+) -> None:
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     @outlast.step(cost=Cost(estimate=0.6, actual=0.1))
@@ -88,14 +84,14 @@ def test_who_is_cancelled_in_line_lets_the_next_one_go(stage: Stage) -> None:
         stage.log("act", n)
         if n == 0:
             begun.set()
-            await may_end.wait()
+            await asyncio.wait_for(may_end.wait(), DEADLINE)
         return n
 
     @outlast.workflow(budget=Budget(usd=1))
     async def flow() -> list[object]:
         tasks = [asyncio.create_task(act(n)) for n in range(4)]
         await begun.wait()
-        await first_in_line("act#1")
+        assert await first_in_line(answers) == "act#1"
         tasks[1].cancel()
         await asyncio.wait({tasks[1]})
         may_end.set()
@@ -107,14 +103,16 @@ def test_who_is_cancelled_in_line_lets_the_next_one_go(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("threads", [False, True], ids=["loop", "threads"])
-def test_a_run_that_is_held_lets_all_who_wait_go(stage: Stage, threads: bool) -> None:
+def test_a_run_that_is_held_lets_all_who_wait_go(
+    stage: Stage, answers: list[tuple[str, bool]], threads: bool
+) -> None:
     begun = asyncio.Event()
 
     @outlast.step(cost=Cost(estimate=0.6, actual=0.1))
     async def act(n: int) -> int:
         stage.log("act", n)
         begun.set()
-        await asyncio.Event().wait()
+        await asyncio.wait_for(asyncio.Event().wait(), DEADLINE)
         return n
 
     @outlast.step(cost=Cost(estimate=0.6, actual=0.1))
@@ -135,7 +133,7 @@ def test_a_run_that_is_held_lets_all_who_wait_go(stage: Stage, threads: bool) ->
             waiting = [asyncio.create_task(asyncio.to_thread(in_thread, n)) for n in range(4)]
         else:
             waiting = [asyncio.create_task(act(n)) for n in range(1, 5)]
-        await somebody_in_line()
+        await first_in_line(answers)
         await asyncio.gather(*tasks, *waiting, dear())
 
     with pytest.raises(outlast.RunHeld, match=r"asked 50\.00 USD"):

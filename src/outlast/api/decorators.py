@@ -2,22 +2,31 @@
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from pathlib import Path
 from types import MethodType
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, overload
 
+from outlast.api.options import (
+    breaker_of,
+    check_options,
+    cost_of,
+    is_async,
+    is_exception_class,
+    module_of,
+    name_of,
+    receiver_of,
+    signature_of,
+)
 from outlast.engine.calls import call_async, call_sync
 from outlast.engine.history import RESERVED
 from outlast.engine.run import active_runs
 from outlast.engine.scope import ATTEMPT, SCOPE, Scope
 from outlast.engine.spec import REPEATS, Classify, Match, OnDoubt, StepSpec, WorkflowSpec
 from outlast.errors import NoRunContext, OutsideRun, UsageError
-from outlast.policy.breaker import MOST, Breaker
+from outlast.policy.breaker import Breaker
 from outlast.policy.budget import Budget
-from outlast.policy.cost import Costs, CostSpec, cost_spec
+from outlast.policy.cost import Costs
 from outlast.policy.retry import Retry
 from outlast.records import Effect
 
@@ -169,33 +178,33 @@ def step(
         raise UsageError(f"in_doubt={in_doubt!r}: expected 'hold' or 'raise'")
     if match not in ("arguments", "name"):
         raise UsageError(f"match={match!r}: expected 'arguments' or 'name'")
-    _check_options(retry, timeout, classify)
+    check_options(retry, timeout, classify)
     if effect != "once" and (in_doubt != "hold" or not_done):
         raise UsageError("in_doubt= and not_done= are for steps with effect='once'")
     if poll and effect != "read":
         raise UsageError("poll=True is for steps with effect='read'")
-    if isinstance(not_done, type) or not all(_is_exception_class(cls) for cls in not_done):
+    if isinstance(not_done, type) or not all(is_exception_class(cls) for cls in not_done):
         raise UsageError(f"not_done={not_done!r}: a list of exception classes is expected")
 
     def decorate(fn: Callable[..., object]) -> object:
-        signature = _signature(fn)
+        signature = signature_of(fn)
         for parameter in (*ignore, *secret):
             if parameter not in signature.parameters:
-                raise UsageError(f"step {_name(fn, name)} has no parameter {parameter!r}")
-        unrecorded = frozenset(ignore) | _receiver(fn, signature)
-        named = _name(fn, name)
+                raise UsageError(f"step {name_of(fn, name)} has no parameter {parameter!r}")
+        unrecorded = frozenset(ignore) | receiver_of(fn, signature)
+        named = name_of(fn, name)
         if named in RESERVED:
             raise UsageError(
                 f"a step cannot be called {named!r}, as the library's own calls are in a run's "
                 "journal; give it another name with name="
             )
-        own = named if name else f"{_module_of(fn)}.{named}"
-        guard, declared = _breaker(breaker, own, retry or Retry())
+        own = named if name else f"{module_of(fn)}.{named}"
+        guard, declared = breaker_of(breaker, own, retry or Retry())
         spec = StepSpec(
             name=named,
             fn=fn,
             signature=signature,
-            is_async=_is_async(fn),
+            is_async=is_async(fn),
             effect=effect or "assumed",
             retry=retry or Retry(),
             timeout=timeout,
@@ -207,72 +216,15 @@ def step(
             classify=classify,
             breaker=guard,
             breaker_declared=declared,
-            cost=None if cost is None else _cost(cost, named),
+            cost=None if cost is None else cost_of(cost, named),
             poll=poll,
-            tool=f"{_module_of(fn)}.{getattr(fn, '__qualname__', named)}",
-            is_method=bool(_receiver(fn, signature)),
+            tool=f"{module_of(fn)}.{getattr(fn, '__qualname__', named)}",
+            is_method=bool(receiver_of(fn, signature)),
         )
         made = _make_step(spec)
-        return _StepMethod(made) if _receiver(fn, signature) else made
+        return _StepMethod(made) if receiver_of(fn, signature) else made
 
     return decorate if fn is None else decorate(fn)
-
-
-def _module_of(fn: Callable[..., object]) -> str:
-    """The module of a function; of a program that is run as it is, the name of its file."""
-    module = getattr(inspect.unwrap(fn), "__module__", None) or ""
-    if module != "__main__":
-        return str(module)
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    return spec.name if spec is not None else Path(getattr(main, "__file__", "") or module).stem
-
-
-def _check_options(retry: object, timeout: object, classify: object) -> None:
-    if retry is not None and not isinstance(retry, Retry):
-        raise UsageError(
-            f"retry={retry!r}: an outlast.Retry is expected, such as Retry(attempts=3)"
-        )
-    if timeout is not None and not (
-        isinstance(timeout, int | float)
-        and not isinstance(timeout, bool)
-        and 0 < timeout < float("inf")
-    ):
-        raise UsageError(f"timeout={timeout!r}: a finite number of seconds above 0 is expected")
-    if classify is not None and not callable(classify):
-        raise UsageError(
-            f"classify={classify!r}: a function is expected that takes the exception and returns a "
-            "fault class or None"
-        )
-
-
-def _breaker(
-    given: str | Breaker | bool | None, own: str, retry: Retry
-) -> tuple[Breaker | None, bool]:
-    """A step's breaker with its name filled in, and whether its settings were declared. One that
-    nobody has set is not opened by the attempts of a single call before its last one.
-
-    Args:
-        own: the name that it has by default. Functions of the same name in two programs that use
-            one store are two tools, so it is that of the function with its module.
-    """
-    failures = min(max(Breaker().failures, retry.attempts), MOST)
-    if given is False:
-        return None, False
-    if isinstance(given, Breaker):
-        return replace(given, name=given.name or own), True
-    if given is None or given is True:
-        return Breaker(name=own, failures=failures), False
-    if not isinstance(given, str) or not given.strip() or not given.isprintable():
-        raise UsageError(f"step {own}: breaker={given!r}: a name, a Breaker or False is expected")
-    return Breaker(name=given, failures=failures), False
-
-
-def _cost(given: Costs, step: str) -> CostSpec:
-    try:
-        return cost_spec(given)
-    except ValueError as problem:
-        raise UsageError(f"step {step}: {problem}") from None
 
 
 def _make_step(spec: StepSpec) -> Callable[..., object]:
@@ -291,7 +243,7 @@ def _make_step(spec: StepSpec) -> Callable[..., object]:
     def reconcile(check: Callable[..., object]) -> Callable[..., object]:
         if spec.effect != "once":
             raise UsageError(f"step {spec.name}: only a step with effect='once' is reconciled")
-        if _is_async(check) and not spec.is_async:
+        if is_async(check) and not spec.is_async:
             raise UsageError(f"step {spec.name} is a plain function, so its reconcile must be too")
         specs[0] = replace(specs[0], reconcile=check)
         return check
@@ -381,10 +333,10 @@ def workflow(
 
     def decorate(fn: Callable[..., object]) -> object:
         spec = WorkflowSpec(
-            name=_name(fn, name),
+            name=name_of(fn, name),
             fn=fn,
-            signature=_signature(fn),
-            is_async=_is_async(fn),
+            signature=signature_of(fn),
+            is_async=is_async(fn),
             module=fn.__module__ or "",  # none for code that was compiled without a name
             budget=budget,
             max_repeats=max_repeats,
@@ -424,41 +376,3 @@ def _mark_coroutine_function(wrapper: Callable[..., object]) -> None:
         import asyncio.coroutines
 
         wrapper._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
-
-
-def _is_async(fn: Callable[..., object]) -> bool:
-    inner = inspect.unwrap(fn)
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    call = getattr(inner, "__call__", None)  # noqa: B004 - an object whose __call__ is async
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(call)
-
-
-def _is_exception_class(cls: object) -> bool:
-    return isinstance(cls, type) and issubclass(cls, BaseException)
-
-
-def _signature(fn: Callable[..., object]) -> inspect.Signature:
-    try:
-        return inspect.signature(fn)
-    except (ValueError, TypeError):
-        raise UsageError(
-            f"{fn!r} has no signature that can be read; wrap it in a function"
-        ) from None
-
-
-def _name(fn: Callable[..., object], name: str | None) -> str:
-    """`Class.method` or `function`. Where it was defined says nothing about what it is."""
-    found = name or getattr(fn, "__qualname__", "").rpartition("<locals>.")[2]
-    if not found:
-        raise UsageError(f"{fn!r} has no name of its own; give one with name=")
-    if "#" in found or not found.isprintable():
-        raise UsageError(f"{found!r} cannot be a step's name: no '#' and no control characters")
-    return str(found)
-
-
-def _receiver(fn: Callable[..., object], signature: inspect.Signature) -> frozenset[str]:
-    """`self` or `cls` of a method: the object is rebuilt by the program, not recorded."""
-    first = next(iter(signature.parameters), "")
-    is_method = "." in getattr(fn, "__qualname__", "").rpartition("<locals>.")[2]
-    return frozenset({first}) if is_method and first in ("self", "cls") else frozenset()

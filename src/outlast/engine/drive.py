@@ -1,9 +1,7 @@
 """The two drivers of a flow: one for plain code, one for asyncio. They do what a flow requests."""
 
 import asyncio
-import threading
 from collections.abc import Generator
-from contextlib import nullcontext
 from typing import TypeVar, cast
 
 from outlast import codec
@@ -16,7 +14,16 @@ from outlast.engine.bodies import (
     late_result,
 )
 from outlast.engine.ended import Ended, Raised, Returned, as_failure
-from outlast.engine.order import PASSES, Sequencer
+from outlast.engine.order import Sequencer
+from outlast.engine.pausing import (
+    drain,
+    drain_async,
+    in_line,
+    in_line_async,
+    pause,
+    sleep,
+    sleep_async,
+)
 from outlast.engine.requests import (
     Body,
     Cancelled,
@@ -33,8 +40,7 @@ from outlast.engine.requests import (
 )
 from outlast.engine.run import Run, is_alone
 from outlast.engine.scope import ATTEMPT
-from outlast.engine.stop import Asleep, Broken, Lost, Moved
-from outlast.engine.timers import Alarm
+from outlast.engine.stop import Broken, Lost, Moved
 from outlast.errors import LostRun, StopRun, StoreError, UsageError
 from outlast.journal import Entry, Evidence, OwnerWrite, RunMoved
 
@@ -133,13 +139,13 @@ def _perform_sync(request: Request, run: Run) -> Reply:
                 run.sequencer.skip(request.order)
             return None
         case Sleep():
-            _sleep(request, run)
+            sleep(request, run)
             return None
         case Drain():
-            _drain(run)
+            drain(run)
             return None
         case InLine():
-            _in_line(run, request)
+            in_line(run, request)
             return None
         case Forever():
             return None  # only asynchronous code can be cancelled: the code has changed colour
@@ -160,52 +166,6 @@ def _call(request: Body) -> Ended:
     finally:
         ATTEMPT.reset(token)
         attempt.run.body_ended(attempt.key)
-
-
-def _sleep(request: Sleep, run: Run) -> None:
-    if request.ends_early():
-        return
-    alarm = Alarm(request.due, run.world)
-    if alarm.remaining() > run.longest_wait:
-        _drain(run)
-        run.request_stop(Asleep(request.due))
-    wake = threading.Event()
-    with run.watch(wake.set):
-        while True:
-            run.check()
-            left = alarm.remaining()
-            if left == 0 or request.ends_early():
-                return
-            wake.clear()
-            run.world.pause(min(left, run.settings.max_sleep), wake)
-
-
-def _drain(run: Run) -> None:
-    if _in_loop():
-        return  # what is open ends in this very loop, so waiting here would never end
-    wake = threading.Event()
-    with run.watch(wake.set, idle=True):
-        while run.open and (left := run.patience()):
-            wake.clear()
-            run.world.pause(min(left, run.settings.max_sleep), wake)
-
-
-def _in_line(run: Run, request: InLine) -> None:
-    if _in_loop():
-        return  # who is waited for ends in this very loop
-    wake = threading.Event()
-    with run.watch(wake.set), run.standing_in_line(request.key, wake.set):
-        while run.stop is None and not request.over(run):
-            wake.clear()
-            run.world.pause(run.settings.max_sleep, wake)
-
-
-def _in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 # ---- asyncio
@@ -235,19 +195,18 @@ async def _perform_async(request: Request, run: Run) -> Reply:
                 run.arriving -= 1
             return None
         case Sleep():
-            await _sleep_async(request, run)
+            await sleep_async(request, run)
             return None
         case Drain():
-            await _drain_async(run)
+            await drain_async(run)
             return None
         case InLine():
-            while run.stop is None and not request.over(run):
-                await _pause(run, run.settings.max_sleep, line=request)
+            await in_line_async(run, request)
             return None
         case Forever():
             assert run.sequencer is not None
             with run.sequencer.expect(request.order):
-                await _pause(run, request.seconds)
+                await pause(run, request.seconds)
             run.check()
             return None
 
@@ -364,62 +323,6 @@ async def _await_body(request: Body) -> Ended:
         return _raised(group)
     finally:
         ATTEMPT.reset(token)
-
-
-async def _sleep_async(request: Sleep, run: Run) -> None:
-    alarm = Alarm(request.due, run.world)
-    while True:
-        run.check()
-        left = alarm.remaining()
-        if left == 0 or request.ends_early():
-            return
-        if left > run.longest_wait:
-            await _stop_if_idle(run)
-        await _pause(run, min(left, run.settings.max_sleep))
-
-
-async def _stop_if_idle(run: Run) -> None:
-    """Leave, once nothing but timers is left to wait for, and for too long."""
-    quiet = 0
-    while quiet < PASSES:
-        await _drain_async(run)
-        await asyncio.sleep(0.001 if run.arriving else 0)
-        quiet = 0 if run.open or run.arriving else quiet + 1
-    if run.dues and min(run.dues.values()) - run.world.wall() > run.longest_wait:
-        run.request_stop(Asleep(min(run.dues.values())))
-    run.check()
-
-
-async def _pause(
-    run: Run, seconds: float, *, idle: bool = False, line: InLine | None = None
-) -> None:
-    """Wait until the run must stop (with `idle`: or has nothing open; with `line`: or it is its
-    turn), at most `seconds`."""
-    loop = asyncio.get_running_loop()
-    changed = loop.create_future()
-
-    def wake() -> None:
-        if not changed.done():
-            changed.set_result(None)
-
-    def wake_from_elsewhere() -> None:
-        loop.call_soon_threadsafe(wake)
-
-    timer = loop.call_later(seconds, wake)
-    standing = (
-        nullcontext() if line is None else run.standing_in_line(line.key, wake_from_elsewhere)
-    )
-    try:
-        with run.watch(wake_from_elsewhere, idle=idle), standing:
-            if run.open if idle else run.stop is None and not (line and line.over(run)):
-                await changed
-    finally:
-        timer.cancel()
-
-
-async def _drain_async(run: Run) -> None:
-    while run.open and (left := run.patience()):
-        await _pause(run, min(left, run.settings.max_sleep), idle=True)
 
 
 # ---- both

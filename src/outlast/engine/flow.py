@@ -82,7 +82,7 @@ def run_step(run: Run, call: Call) -> Flow:
         run.closed(call.key)  # for an error of ours; a recorded one has closed the attempt
         raise
     finally:
-        run.leave_line(call.key)
+        run.purse.leave_line(call.key)
 
 
 def _check_repeats(run: Run, call: Call) -> Flow:
@@ -214,7 +214,7 @@ def _open(run: Run, call: Call, past: Past, info: AttemptInfo) -> Flow:
             yield from hold(run, holds.clash(run, call, problem))
         raise
     guard.opened()
-    run.leave_line(call.key)
+    run.purse.leave_line(call.key)
     if run.lease_is_over():  # the process was stopped in between: is the run still ours?
         yield Write((), "open", durable=False)
     return None

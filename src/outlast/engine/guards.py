@@ -103,18 +103,18 @@ NO_BILL = Bill()
 def has_no_money(run: Run, spec: StepSpec) -> bool:
     """Whether the run has no budget, and the step declares a cost: spend defaults to nothing."""
     cost = spec.cost
-    unpaid = run.account is None and cost is not None and cost.actual != NOTHING
+    unpaid = run.purse.account is None and cost is not None and cost.actual != NOTHING
     return unpaid and run.dry is None
 
 
 def timeout(run: Run, spec: StepSpec) -> float | None:
     """Seconds that an attempt may take: its own limit, and what is left of the run's running
     time."""
-    account = run.account
+    account = run.purse.account
     if account is None or account.limits.seconds is None:
         return spec.timeout
     # A trifle more, so that the time is really over when it ends.
-    left = max(0.001, account.limits.seconds - run.ran_before - run.ran() + 0.001)
+    left = max(0.001, account.limits.seconds - run.purse.ran_before - run.ran() + 0.001)
     if left > LONGEST_WAIT:
         return spec.timeout
     return left if spec.timeout is None else min(left, spec.timeout)
@@ -122,10 +122,10 @@ def timeout(run: Run, spec: StepSpec) -> float | None:
 
 def time_is_up(run: Run) -> bool:
     """Whether the run has worked for as long as it may."""
-    account = run.account
+    account = run.purse.account
     if account is None or account.limits.seconds is None:
         return False
-    return run.ran_before + run.ran() >= account.limits.seconds
+    return run.purse.ran_before + run.ran() >= account.limits.seconds
 
 
 def may_be_called(run: Run, call: Call, breaker: str) -> Callable[[], bool]:
@@ -152,7 +152,7 @@ def guard_of(run: Run, call: Call, number: int) -> Guard:
         )
     ticket = Ticket(run.run_id, call.key, number)
     reserve = None
-    if run.account is not None:
+    if run.purse.account is not None:
         ask = Ask(
             ticket,
             spec.name,
@@ -161,7 +161,7 @@ def guard_of(run: Run, call: Call, number: int) -> Guard:
             estimate=_estimate(call),
             free=() if spec.cost is None else free_parts(spec.cost),
         )
-        reserve = run.changes(Reserve(run.run_id, ask, (run.epoch, run.ran())))
+        reserve = run.purse.changes(Reserve(run.run_id, ask, (run.epoch, run.ran())))
     return Guard(ticket, admission, reserve, spec.name)
 
 
@@ -184,15 +184,15 @@ def _estimate(call: Call) -> Usage | None:
 
 def refusal(run: Run) -> tuple[Along, ...]:
     """What a call costs that its breaker refused."""
-    return () if run.account is None else (run.changes(CountRefusal(run.run_id)),)
+    return () if run.purse.account is None else (run.purse.changes(CountRefusal(run.run_id)),)
 
 
 def turn(run: Run, number: int) -> tuple[Along, ...]:
     """What a turn of a loop costs. The first one is counted with the second, as nothing is written
     when a loop begins."""
-    if run.account is None:
+    if run.purse.account is None:
         return ()
-    return tuple(run.changes(CountTurn(run.run_id)) for _ in range(2 if number == 1 else 1))
+    return tuple(run.purse.changes(CountTurn(run.run_id)) for _ in range(2 if number == 1 else 1))
 
 
 # ---- how it went
@@ -230,18 +230,18 @@ def charge_now(run: Run, attempt: AttemptInfo, usage: Usage) -> Bill:
     """What the body of an attempt reports while it runs. One that has outlived its attempt, or a
     reconcile function, spends all the same."""
     number, guard = attempt.number, run.guards.get(attempt.key)
-    if run.account is None:
+    if run.purse.account is None:
         return Bill((StepCharged(number, usage),))
     if guard is None or guard.ticket.attempt != number:
         spent = Spend(run.run_id, usage)
-        return Bill((StepCharged(number, usage, settled=True),), (run.changes(spent),))
+        return Bill((StepCharged(number, usage, settled=True),), (run.purse.changes(spent),))
     guard.opened()
     guard.charged = _sum(guard.charged, usage)
     if guard.book is None:  # of a step that declares no cost: it is no part of a settlement
         spent = Spend(run.run_id, usage, guard.step, guard.charged)
-        return Bill((StepCharged(number, usage, settled=True),), (run.changes(spent),))
+        return Bill((StepCharged(number, usage, settled=True),), (run.purse.changes(spent),))
     return Bill(
-        (StepCharged(number, usage),), (run.changes(Charge(run.run_id, guard.ticket, usage)),)
+        (StepCharged(number, usage),), (run.purse.changes(Charge(run.run_id, guard.ticket, usage)),)
     )
 
 
@@ -261,8 +261,8 @@ def settled(run: Run, key: str) -> Bill:
         )
         along.append(report)
     guard.opened()
-    if run.account is not None and run.account.limits.seconds is not None:
-        along.append(run.changes(Tick(run.run_id, run.run_id, run.epoch, run.ran())))
+    if run.purse.account is not None and run.purse.account.limits.seconds is not None:
+        along.append(run.purse.changes(Tick(run.run_id, run.run_id, run.epoch, run.ran())))
     if guard.book is None:
         return Bill((), tuple(along))
     change = _settlement(run, guard)
@@ -273,33 +273,33 @@ def settled(run: Run, key: str) -> Bill:
 
 def died(run: Run, key: str, number: int) -> Bill:
     """What is written about an attempt that ended with its process."""
-    if run.account is None:
+    if run.purse.account is None:
         return NO_BILL
     ticket = Ticket(run.run_id, key, number)
-    open_ = run.account.open.get(ticket.id)
+    open_ = run.purse.account.open.get(ticket.id)
     if open_ is None:
         return NO_BILL
-    change = run.changes(SettleDied(run.run_id, ticket, "its process ended while it ran"))
-    charged = charged_event(run.account, NOTHING, change, ticket)
+    change = run.purse.changes(SettleDied(run.run_id, ticket, "its process ended while it ran"))
+    charged = charged_event(run.purse.account, NOTHING, change, ticket)
     return Bill(() if charged is None else (charged,), (change,))
 
 
 def worked(run: Run, epoch: int, seconds: float) -> Tick:
     """Note for how long, at least, attempts of an earlier owner were under way when it died."""
-    assert run.account is not None
-    known = run.account.running.get(run.run_id)
+    assert run.purse.account is not None
+    known = run.purse.account.running.get(run.run_id)
     before = known.seconds if known is not None and known.epoch == epoch else 0.0
-    return run.changes(Tick(run.run_id, run.run_id, epoch, before + max(0.0, seconds)))
+    return run.purse.changes(Tick(run.run_id, run.run_id, epoch, before + max(0.0, seconds)))
 
 
 def _settlement(run: Run, guard: Guard) -> Settle | SettleDied:
     match guard.cost:
         case "estimate":
-            return run.changes(SettleDied(run.run_id, guard.ticket))
+            return run.purse.changes(SettleDied(run.run_id, guard.ticket))
         case Unpriced(why, known):
-            return run.changes(Settle(run.run_id, guard.ticket, known, why))
+            return run.purse.changes(Settle(run.run_id, guard.ticket, known, why))
         case cost:
-            return run.changes(
+            return run.purse.changes(
                 Settle(run.run_id, guard.ticket, cost, "its cost was not told whole", guard.worked)
             )
 

@@ -322,7 +322,7 @@ def _interrupted(run: Run) -> tuple[tuple[Entry, ...], tuple[Along, ...]]:
 
 def _warn_of_budget(run: Run, spec: WorkflowSpec) -> None:
     """The run has completed, and its limit of money has not kept what it promised."""
-    account = run.account
+    account = run.purse.account
     if account is None or not is_limited(account, "usd") or account.limits.usd is None:
         return
     if account.unknown_usd:

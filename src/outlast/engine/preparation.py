@@ -61,7 +61,7 @@ def prepare(
         return got
     assert isinstance(got, Claimed)
     run = Run(got.row, got.args, History(), store, settings, wait=wait, gate=gate)
-    run.owns(got.account)
+    run.purse.owns(got.account)
     if not got.created:
         yield from recall(run, got)
     return run
@@ -140,7 +140,7 @@ def _interruptions(run: Run, got: Claimed) -> tuple[tuple[Entry, ...], tuple[Alo
     along: list[Along] = []
     crash, ended = got.crash, set[tuple[str, int]]()
     opened = [past.opened for past in run.history.calls.values() if past.open]
-    if opened and run.account is not None and run.account.limits.seconds is not None:
+    if opened and run.purse.account is not None and run.purse.account.limits.seconds is not None:
         along.append(guards.worked(run, run.epoch - 1, got.alive_until - min(opened)))
     for past in run.history.calls.values():
         if past.open:
@@ -154,7 +154,7 @@ def _interruptions(run: Run, got: Claimed) -> tuple[tuple[Entry, ...], tuple[Alo
             past.cut_off(ENDED_WITH_PROCESS)
     # Of others nobody has told how they ended: an operator has decided about them, or dropped them.
     # They are paid for all the same; of one that was dropped there is no call any more.
-    for ticket in () if run.account is None else map(Ticket.parse, run.account.open):
+    for ticket in () if run.purse.account is None else map(Ticket.parse, run.purse.account.open):
         if ticket.run_id == run.run_id and (ticket.key, ticket.attempt) not in ended:
             bill = guards.died(run, ticket.key, ticket.attempt)
             known = ticket.key in {past.key for past in run.history.calls.values()}

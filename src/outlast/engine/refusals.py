@@ -81,7 +81,7 @@ def short_of(run: Run, call: Call, short: Short, before: Short | None) -> Flow:
     """
     if short.transient:
         ours = {ticket.key for ticket in short.waits_for if ticket.run_id == run.run_id}
-        run.queue_up(call.key)
+        run.purse.queue_up(call.key)
         waiting = InLine(call.key, frozenset(ours & run.unsettled))
         if waiting.until:
             yield waiting

@@ -6,21 +6,20 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
 from outlast import codec
-from outlast.budgets import Change
 from outlast.engine.ended import Ended
 from outlast.engine.history import History
+from outlast.engine.purse import Purse
 from outlast.engine.repeats import Repeats
 from outlast.engine.spec import Settings
 from outlast.engine.stop import Hold, Release, Stop, Unwritable
 from outlast.errors import StopRun
 from outlast.journal import Along, Becomes, Entry, OwnerWrite, idempotency_key
 from outlast.leases import lease_from
-from outlast.policy.budget import Account
 from outlast.policy.gate import Gate, allow_all
 from outlast.records import Effect, RunRow
 from outlast.store.writer import Store
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from outlast.engine.order import Sequencer
     from outlast.engine.requests import Reply, Request
 
-
-C = TypeVar("C", bound=Change)
 
 _NO_TASKS: "Mapping[asyncio.Future[object], str]" = MappingProxyType({})
 
@@ -97,14 +94,9 @@ class Run:
 
     __slots__ = (
         "__weakref__",
-        "_account",
-        "_changed",
         "_idle_watchers",
         "_lease_end",
-        "_line",
         "_lock",
-        "_opened_at",
-        "_ran",
         "_renew_at",
         "_stopped_at",
         "_watchers",
@@ -126,7 +118,7 @@ class Run:
         "longest_wait",
         "max_repeats",
         "open",
-        "ran_before",
+        "purse",
         "repeats",
         "row",
         "run_id",
@@ -162,10 +154,7 @@ class Run:
         # Seconds of the longest wait that this process sits out.
         self.longest_wait = (math.inf if wait else 0.0) if isinstance(wait, bool) else wait
         self.gate = gate
-        self._account: Account | None = None
-        self._changed: Change | None = None
-        self.ran_before = 0.0
-        self._ran = self._opened_at = 0.0  # the latter by the boot clock
+        self.purse = Purse()
         self.guards: dict[str, Guard] = {}  # of the attempts that are open
         self.repeats = Repeats()
         self.max_repeats: int | None = None
@@ -176,7 +165,6 @@ class Run:
         self._renew_at = 0.0  # likewise
         self.ended = False  # the workflow function has; tasks that it left behind may be alive
         self.open: dict[str, AttemptInfo] = {}
-        self._line: dict[str, Callable[[], object] | None] = {}  # calls that wait for room
         self.unsettled: set[str] = set()  # open, or with an outcome that is not written yet
         self.cut: dict[str, AttemptInfo] = {}  # over, without an outcome
         self.dues: dict[str, float] = {}
@@ -233,64 +221,22 @@ class Run:
             return float("inf")
         return max(0.0, self._stopped_at + self.settings.grace - self.world.boot())
 
-    @property
-    def account(self) -> Account | None:
-        """What the run may spend and has spent, as this process knows it; None without a budget."""
-        if self._changed is not None and self._changed.result is not None:
-            self._account = self._changed.result
-        return self._account
-
-    def owns(self, account: Account | None) -> None:
-        """The account as the claim has found it."""
-        self._account = account
-        self.ran_before = 0.0 if account is None else account.spent_seconds
-
-    def changes(self, change: C) -> C:
-        """A change of the account that is about to be written."""
-        self._account = self.account
-        self._changed = change
-        return change
-
     def ran(self) -> float:
         """Seconds in which a step of the run was under way here."""
-        return self._ran + (self.world.boot() - self._opened_at if self.open else 0.0)
+        return self.purse.ran(self.world.boot())
 
     def opened(self, attempt: AttemptInfo) -> None:
         with self._lock:
             self.unsettled.add(attempt.key)
-            if not self.open:
-                self._opened_at = self.world.boot()
             self.open[attempt.key] = attempt
+            self.purse.works(self.world.boot())
 
     def shut(self, key: str) -> None:
         """An attempt is over, and its outcome on its way to the journal."""
         with self._lock:
-            before = self.ran()
             self.open.pop(key, None)
             if not self.open:
-                self._ran = before
-
-    def queue_up(self, key: str) -> None:
-        """A call waits for room in the budget, behind those that wait already."""
-        self._line.setdefault(key, None)
-
-    def is_next(self, key: str) -> bool:
-        """Whether a call stands first in that line."""
-        return next(iter(self._line), None) == key
-
-    def leave_line(self, key: str) -> None:
-        """A call has its room, or needs none any more."""
-        if self._line and self._line.pop(key, self) is not self:
-            self._call_next()
-
-    def standing_in_line(self, key: str, wake: Callable[[], object]) -> "_InLine":
-        """Until the block ends, call `wake` when it may be this call's turn."""
-        return _InLine(self._line, key, wake)
-
-    def _call_next(self) -> None:
-        wake = next(iter(list(self._line.values())), None)
-        if wake is not None:
-            wake()
+                self.purse.rests(self.world.boot())
 
     def cut_off(self, attempt: AttemptInfo, by: str) -> None:
         """A body was left by something that is no error of a step, such as KeyboardInterrupt."""
@@ -305,8 +251,7 @@ class Run:
         self.unsettled.discard(key)
         if not self.open and (self.stop is not None or self._idle_watchers):
             self._notify()
-        if self._line:
-            self._call_next()
+        self.purse.call_next()
 
     def body_ended(self, key: str) -> None:
         """The body of a plain step, which was in `executing`, has ended."""
@@ -389,28 +334,6 @@ class Run:
         if not dues or self.open:
             return Becomes("running")
         return Becomes("waiting", due_at=min(dues))
-
-
-class _InLine:
-    """See `Run.standing_in_line`."""
-
-    __slots__ = ("_key", "_line", "_wake")
-
-    def __init__(
-        self,
-        line: dict[str, Callable[[], object] | None],
-        key: str,
-        wake: Callable[[], object],
-    ) -> None:
-        self._line, self._key, self._wake = line, key, wake
-
-    def __enter__(self) -> None:
-        if self._key in self._line:
-            self._line[self._key] = self._wake
-
-    def __exit__(self, *exc: object) -> None:
-        if self._key in self._line:
-            self._line[self._key] = None
 
 
 class _Watch:

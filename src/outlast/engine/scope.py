@@ -121,7 +121,7 @@ def _refuse_any_order(
     Raises:
         UsageError: it is about to do so.
     """
-    if getattr(coro, "__qualname__", "") in ("drive_async", "_wrap_awaitable"):
+    if getattr(coro, "__name__", "") in ("drive_async", "_wrap_awaitable"):
         return
     frame: FrameType | None = sys._getframe(2)
     for _ in range(4):  # create_task, ensure_future and a comprehension stand in between

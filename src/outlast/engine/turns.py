@@ -127,8 +127,8 @@ class Turns(Generic[S]):
             if past is not None and not past.fits("loop", TURNS):
                 yield from hold(run, misfit(run, past, Asked("loop", TURNS, self._site)))
             self._turn = 0
-            refused = None if run.account is None else count_turn(run.account)
-            if isinstance(refused, Short) and run.account and not run.account.turns:
+            refused = None if run.purse.account is None else count_turn(run.purse.account)
+            if isinstance(refused, Short) and run.purse.account and not run.purse.account.turns:
                 yield from hold(run, over_budget(run, key_of(TURNS, loop), refused))
             if loop in run.history.turns:
                 self._state = replayed(run.history.turns[loop])
