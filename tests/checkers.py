@@ -195,7 +195,9 @@ def completed_steps_do_not_run_again(seen: Evidence) -> Iterator[str]:
     for key, steps in seen.by_step():
         closed = None
         for event in steps:
-            if closed is not None and not isinstance(event, events.StepAbandoned):
+            # A body that outlived its attempt may still report what it spends.
+            may_follow = events.StepAbandoned | events.StepCharged
+            if closed is not None and not isinstance(event, may_follow):
                 yield f"{key}: {event.kind} after its outcome {closed.kind}"
             if _is_outcome(event):
                 closed = event

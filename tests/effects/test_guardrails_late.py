@@ -16,11 +16,10 @@ import pytest
 import outlast
 from outlast import Budget, Cost, Done, NotDone, Retry
 from outlast.events import RunBudgeted, decode
-from tests.checkers import check_all, gather_evidence
+from tests.checkers import check_all
 from tests.effects.colours import COLOURS, Colour, make_step
 from tests.effects.spending import account, held, workflow_of
 from tests.effects.stage import DEADLINE, Stage
-from tests.guardrail_checkers import account_is_the_fold_of_its_journal
 
 PROGRAMS = Path(__file__).parent / "programs"
 ONCE = Retry(attempts=1)
@@ -31,10 +30,9 @@ ONCE = Retry(attempts=1)
 
 @pytest.mark.parametrize(("cost", "spent"), [(None, "0.3"), (Cost(estimate=0.4), "0.7")], ids=str)
 def test_what_a_plain_body_reports_after_its_timeout_is_spent(
-    tmp_path: Path, cost: Cost | None, spent: str
+    stage: Stage, cost: Cost | None, spent: str
 ) -> None:
     """It was charged its estimate when it was given up; what it reports afterwards comes on top."""
-    stage = Stage(tmp_path)  # for the other checkers nothing may follow the outcome of a step
     late, over = threading.Event(), threading.Event()
 
     @outlast.step(timeout=0.05, retry=ONCE, cost=cost)
@@ -54,8 +52,7 @@ def test_what_a_plain_body_reports_after_its_timeout_is_spent(
     for _ in range(2):
         assert outlast.run(flow, run_id="run", store=stage.url) == "went on"
         assert account(stage).spent_usd == Decimal(spent)
-    seen = gather_evidence(stage.url, "run", None)
-    assert [*account_is_the_fold_of_its_journal(seen)] == []
+    assert check_all(stage.url, "run")
     assert all(verdict.ok for verdict in stage.client().verify("run"))
 
 

@@ -13,6 +13,9 @@ from tests.checkers import check_all
 from tests.effects.spending import account
 from tests.effects.stage import DEADLINE, Stage
 
+PATIENT = outlast.Settings(max_sleep=3600)
+"""Nobody looks again by himself: who waits in line has to be called."""
+
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
@@ -56,12 +59,13 @@ def test_calls_that_wait_for_room_are_all_made_and_ask_a_few_times_each(
             return await asyncio.gather(*(asyncio.to_thread(in_thread, n) for n in range(calls)))
         return await asyncio.gather(*(act(n) for n in range(calls)))
 
-    assert outlast.run(flow, run_id="run", store=stage.url) == list(range(calls))
+    result = outlast.run(flow, run_id="run", store=stage.url, settings=PATIENT)
+    assert result == list(range(calls))
     check_all(stage.url, "run", estimates_hold=True)
     if not threads:  # the order in which threads come is chance
         assert order_of(stage) == list(range(calls)), "who came first is served first"
     refused = [key for key, fits in answers if not fits]
-    assert calls - 1 <= len(refused) <= 6 * calls, "each asks when it comes and at its turn"
+    assert calls - 1 <= len(refused) <= 3 * calls, "each asks when it comes and at its turn"
     assert stage.kinds().count("step.started") == calls
 
 
@@ -74,8 +78,9 @@ async def first_in_line(answers: list[tuple[str, bool]]) -> str:
     return first[0]
 
 
+@pytest.mark.parametrize("when", ["while it waits", "as its turn comes"])
 def test_who_is_cancelled_in_line_lets_the_next_one_go(
-    stage: Stage, answers: list[tuple[str, bool]]
+    stage: Stage, answers: list[tuple[str, bool]], when: str
 ) -> None:
     begun, may_end = asyncio.Event(), asyncio.Event()
 
@@ -92,14 +97,17 @@ def test_who_is_cancelled_in_line_lets_the_next_one_go(
         tasks = [asyncio.create_task(act(n)) for n in range(4)]
         await begun.wait()
         assert await first_in_line(answers) == "act#1"
+        if when == "as its turn comes":
+            may_end.set()
+            await tasks[0]
         tasks[1].cancel()
         await asyncio.wait({tasks[1]})
         may_end.set()
         async with asyncio.timeout(DEADLINE):
             return [await tasks[n] for n in (0, 2, 3)]
 
-    assert outlast.run(flow, run_id="run", store=stage.url) == [0, 2, 3]
-    assert order_of(stage) == [0, 2, 3]
+    assert outlast.run(flow, run_id="run", store=stage.url, settings=PATIENT) == [0, 2, 3]
+    assert [n for n in order_of(stage) if n != 1] == [0, 2, 3]
 
 
 @pytest.mark.parametrize("threads", [False, True], ids=["loop", "threads"])
@@ -137,6 +145,11 @@ def test_a_run_that_is_held_lets_all_who_wait_go(
         await asyncio.gather(*tasks, *waiting, dear())
 
     with pytest.raises(outlast.RunHeld, match=r"asked 50\.00 USD"):
-        outlast.run(flow, run_id="run", store=stage.url, settings=outlast.Settings(grace=0.05))
+        outlast.run(
+            flow,
+            run_id="run",
+            store=stage.url,
+            settings=outlast.Settings(grace=0.05, max_sleep=3600),
+        )
     assert order_of(stage) == [0]
     assert account(stage).open == {}

@@ -186,7 +186,7 @@ def _classify_group(group: BaseExceptionGroup[BaseException], now: float) -> Fau
     """A group is terminal if one leaf is; else throttled if one is, with the longest wait."""
     faults = [classify(leaf, now) for leaf in _leaves(group)]
     if not faults:
-        return Fault("terminal", "only cancellations")
+        return Fault("terminal", "a group without an error that could be looked at")
     for fault in faults:
         if fault.kind == "terminal":
             return fault
