@@ -161,7 +161,8 @@ def guard_of(run: Run, call: Call, number: int) -> Guard:
             estimate=_estimate(call),
             free=() if spec.cost is None else free_parts(spec.cost),
         )
-        reserve = run.purse.changes(Reserve(run.run_id, ask, (run.epoch, run.ran())))
+        ran = None if run.purse.account.limits.seconds is None else (run.epoch, run.ran())
+        reserve = run.purse.changes(Reserve(run.run_id, ask, ran))
     return Guard(ticket, admission, reserve, spec.name)
 
 
@@ -206,7 +207,8 @@ def succeeded(run: Run, call: Call, value: object) -> None:
     guard.outcome = "success"
     guard.cost = guard.charged
     if call.spec.cost is not None and guard.book is not None:
-        guard.cost = actual_of(call.spec.cost, value, _estimate(call))
+        estimate = _estimate(call) if call.spec.cost.actual is None else None
+        guard.cost = actual_of(call.spec.cost, value, estimate)
 
 
 def failed(run: Run, key: str, fault: Fault, text: str, *, billed: bool) -> None:
@@ -314,12 +316,18 @@ def charged_event(
     """
     if before is None or ticket.id not in before.open:
         return None
+    actual = change.actual if isinstance(change, Settle) else None
+    if actual is not None and actual.usd is not None and actual.tokens is not None:
+        usd = max(actual.usd, charged.usd or ZERO)
+        tokens = max(actual.tokens, charged.tokens or 0)
+        known = Usage(usd, tokens)
+        return StepCharged(ticket.attempt, known, settled=True) if usd or tokens else None
     if charged != NOTHING:
         before = charge(before, ticket, charged)
     after = change.foresee(before)
-    known = before.open[ticket.id].charged
-    usd = plus(minus(after.spent_usd, before.spent_usd), known.usd or ZERO)
-    tokens = after.spent_tokens - before.spent_tokens + (known.tokens or 0)
+    told = before.open[ticket.id].charged
+    usd = plus(minus(after.spent_usd, before.spent_usd), told.usd or ZERO)
+    tokens = after.spent_tokens - before.spent_tokens + (told.tokens or 0)
     no_usd = after.unknown_usd > before.unknown_usd
     no_tokens = after.unknown_tokens > before.unknown_tokens
     if not (usd or tokens or no_usd or no_tokens):

@@ -82,7 +82,7 @@ def short_of(run: Run, call: Call, short: Short, before: Short | None) -> Flow:
     if short.transient:
         ours = {ticket.key for ticket in short.waits_for if ticket.run_id == run.run_id}
         run.purse.queue_up(call.key)
-        waiting = InLine(call.key, frozenset(ours & run.unsettled))
+        waiting = InLine(call.key, frozenset(ours & run.unsettled.keys()))
         if waiting.until:
             yield waiting
             run.check()

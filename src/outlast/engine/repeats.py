@@ -24,7 +24,7 @@ class Repeats:
 
     def __init__(self) -> None:
         self._last: dict[str, Repeat] = {}
-        self._changed: set[str] = set()
+        self._changed: dict[str, None] = {}  # a third of an empty set, and thousands of runs sleep
         self._evidence: dict[str, tuple[str, str]] = {}
 
     def note(self, name: str, asked: str, outcome: Event, key: str) -> None:
@@ -35,7 +35,7 @@ class Repeats:
         times = last.times + 1 if again and last is not None else 1
         self._last[name] = Repeat(call, ended, times)
         self._evidence[name] = (key, _in_words(outcome) if times > 1 else "")
-        self._changed.add(name)
+        self._changed[name] = None
 
     def times(self, name: str, asked: str) -> int:
         """How often in a row a call with these arguments has ended in the same way."""
@@ -49,14 +49,14 @@ class Repeats:
 
     def saved(self, full: bool) -> dict[str, Repeat]:
         """What has changed since it was asked for last; with `full`, all there is."""
-        names = self._last.keys() if full else self._changed
+        names = self._last.keys() if full else self._changed.keys()
         changed = {name: self._last[name] for name in names}
-        self._changed = set()
+        self._changed = {}
         return changed
 
     def restore(self, saved: dict[str, Repeat]) -> None:
         """Go on from what was saved with a turn."""
-        self._last, self._changed = dict(saved), set()
+        self._last, self._changed = dict(saved), {}
 
 
 def _ended(outcome: Event) -> str:

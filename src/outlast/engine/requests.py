@@ -112,7 +112,7 @@ class InLine(Struct, frozen=True):
 
     def over(self, run: Run) -> bool:
         """Whether it is this call's turn."""
-        return run.purse.is_next(self.key) and not self.until <= run.unsettled
+        return run.purse.is_next(self.key) and not self.until <= run.unsettled.keys()
 
 
 Request = Write | Pack | Body | Late | Sleep | Deliver | Forever | Drain | InLine

@@ -165,7 +165,7 @@ class Run:
         self._renew_at = 0.0  # likewise
         self.ended = False  # the workflow function has; tasks that it left behind may be alive
         self.open: dict[str, AttemptInfo] = {}
-        self.unsettled: set[str] = set()  # open, or with an outcome that is not written yet
+        self.unsettled: dict[str, None] = {}  # open, or with an outcome that is not written yet
         self.cut: dict[str, AttemptInfo] = {}  # over, without an outcome
         self.dues: dict[str, float] = {}
         self.arriving = 0  # outcomes on their way to the journal, or from it to the workflow
@@ -227,7 +227,7 @@ class Run:
 
     def opened(self, attempt: AttemptInfo) -> None:
         with self._lock:
-            self.unsettled.add(attempt.key)
+            self.unsettled[attempt.key] = None
             self.open[attempt.key] = attempt
             self.purse.works(self.world.boot())
 
@@ -248,7 +248,7 @@ class Run:
     def closed(self, key: str) -> None:
         """An attempt has its outcome in the journal."""
         self.shut(key)
-        self.unsettled.discard(key)
+        self.unsettled.pop(key, None)
         if not self.open and (self.stop is not None or self._idle_watchers):
             self._notify()
         self.purse.call_next()

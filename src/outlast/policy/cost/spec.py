@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from typing import Literal
 
 from outlast.amounts import cost
@@ -100,6 +101,7 @@ def actual_of(spec: CostSpec, result: object, estimate: Usage | None = None) -> 
     return Unpriced("the estimate could not be made") if estimate is None else estimate
 
 
+@cache
 def free_parts(spec: CostSpec) -> tuple[Literal["usd", "tokens"], ...]:
     """What an attempt certainly takes nothing of."""
     actual = spec.estimate if spec.actual is None else spec.actual
