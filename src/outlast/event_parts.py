@@ -62,9 +62,9 @@ class Forked(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str = ""
 
 
-class Repeat(msgspec.Struct, frozen=True, omit_defaults=True):
+class Repeat(msgspec.Struct, frozen=True, array_like=True):
     """How often in a row a tool was called with the same arguments and ended in the same way, of
-    both of which there are fingerprints."""
+    both of which there are fingerprints. An array in JSON, as every turn has some."""
 
     call: str
     outcome: str
