@@ -59,7 +59,8 @@ class Admission(Struct):
         declared: the step gave these settings; otherwise only a name or nothing at all, and the
             settings of the store count, if there are any.
         step: name of the step.
-        period: after `check`, what `Report` needs.
+        period: after `check`, what `Report` needs; `probe`: the attempt holds a place. Of one that
+            does not, and succeeds, no report is needed: it would change nothing.
     """
 
     breaker: Breaker
@@ -68,6 +69,7 @@ class Admission(Struct):
     who: Who
     world: World
     period: int = 0
+    probe: bool = False
     _seen: Kept | None = None
     _new: Kept | None = None
     _entries: tuple[Entry, ...] = ()
@@ -83,7 +85,7 @@ class Admission(Struct):
         name = _name(self.breaker)
         kept = self._seen = load(tx, name)
         if kept is None and not self.declared:  # as almost always
-            self.period, self._new, self._entries = 0, None, ()
+            self.period, self.probe, self._new, self._entries = 0, False, None, ()
             return
         entries: list[Entry] = []
         agreed = self._agree(kept or Kept())
@@ -95,7 +97,7 @@ class Admission(Struct):
                 who = self.who
                 entries.append(Entry(BreakerProbed(who.run_id, who.key, who.attempt), name))
             agreed = entered
-        self.period = agreed.state.period
+        self.period, self.probe = agreed.state.period, not agreed.state.closed
         self._new = None if agreed is kept else agreed
         self._entries = tuple(entries)
 

@@ -256,8 +256,8 @@ def settled(run: Run, key: str) -> Bill:
     if guard is None:
         return NO_BILL
     along: list[Along] = []
-    if guard.admission is not None:
-        asked = guard.admission
+    asked = guard.admission
+    if asked is not None and (asked.probe or guard.outcome == "failure"):
         report = Report(
             asked.breaker, asked.who, run.world, asked.period, guard.outcome, guard.fault
         )

@@ -6,6 +6,9 @@ from hashlib import blake2b
 from outlast import events
 from outlast.events import Event, Repeat
 
+SHORT = 12
+"""Hexadecimal digits of a fingerprint that are kept."""
+
 WORDS = 100
 """Bytes or characters of an outcome that are shown."""
 
@@ -28,8 +31,8 @@ class Repeats:
         self._evidence: dict[str, tuple[str, str]] = {}
 
     def note(self, name: str, asked: str, outcome: Event, key: str) -> None:
-        """A call of the tool `name`, at `key`, has ended. `asked` tells its arguments."""
-        call, ended = _short(asked.encode()), _ended(outcome)
+        """A call of the tool `name`, at `key`, has ended. `asked`: fingerprint of its arguments."""
+        call, ended = asked[:SHORT], _ended(outcome)
         last = self._last.get(name)
         again = last is not None and (last.call, last.outcome) == (call, ended)
         times = last.times + 1 if again and last is not None else 1
@@ -40,7 +43,7 @@ class Repeats:
     def times(self, name: str, asked: str) -> int:
         """How often in a row a call with these arguments has ended in the same way."""
         last = self._last.get(name)
-        return 0 if last is None or last.call != _short(asked.encode()) else last.times
+        return 0 if last is None or last.call != asked[:SHORT] else last.times
 
     def evidence(self, name: str) -> tuple[str, str]:
         """Key of a tool's last call, and how it ended, in a few words; empty if it was before this
@@ -82,4 +85,4 @@ def _in_words(outcome: Event) -> str:
 def _short(data: bytes) -> str:
     if len(data) > LARGE:
         data = data[:LARGE] + str(len(data)).encode()
-    return blake2b(data, digest_size=6).hexdigest()
+    return blake2b(data, digest_size=SHORT // 2).hexdigest()
