@@ -198,3 +198,18 @@ def test_a_run_whose_calls_were_all_refused_does_not_warn_of_an_idle_budget(stag
     with warnings.catch_warnings():
         warnings.simplefilter("error", outlast.OutlastWarning)
         assert outlast.run(flow, run_id="run", store=stage.url) == ["BreakerOpen"] * 3
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_filter_that_makes_errors_of_warnings_changes_nothing_in_a_run(
+    stage: Stage, colour: Colour
+) -> None:
+    def broken(n: int) -> float:
+        raise ValueError("no idea")
+
+    step = make_step(colour, lambda n: n, cost=Cost(estimate=broken, actual=0.1))
+    flow = workflow_of(colour, step, 1, budget=Budget(usd=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", outlast.OutlastWarning)
+        assert outlast.run(flow, run_id="run", store=stage.url) == [0]
+    assert account(stage).spent_usd == Decimal("0.1")

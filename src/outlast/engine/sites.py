@@ -4,6 +4,7 @@ Every call of a step pays for this, so only the code object and the offset in it
 is looked up when it is written or shown.
 """
 
+import contextlib
 import os
 import sys
 import warnings
@@ -49,11 +50,14 @@ class Site(Struct, frozen=True):
 
 
 def warn_at(site: Site | None, text: str) -> None:
-    """Warn of something at the place of a call, where it can be changed."""
-    if site is None:
-        warnings.warn(text, OutlastWarning, stacklevel=2)
-    else:
-        warnings.warn_explicit(text, OutlastWarning, site.code.co_filename, site.line)
+    """Warn of something at the place of a call, where it can be changed.
+
+    In the middle of a call: a program whose filters make errors of warnings would otherwise see one
+    that is not recorded, and that a replay would not see.
+    """
+    file, line = ("<workflow>", 0) if site is None else (site.code.co_filename, site.line)
+    with contextlib.suppress(OutlastWarning):
+        warnings.warn_explicit(text, OutlastWarning, file, line)
 
 
 def call_site(scope: "Scope", depth: int = 1) -> Site | None:
