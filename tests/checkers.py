@@ -16,13 +16,14 @@ import msgspec
 import outlast
 from outlast import events
 from outlast.budgets import read_account
-from outlast.journal import STORE, idempotency_key
+from outlast.cuts import UNDO
+from outlast.journal import STORE, idempotency_key, to_run
 from outlast.policy.budget import Account
 from outlast.records import FINAL, RunRow, StoredEvent
 from outlast.store import Store
 from outlast.views import read_events, read_run
 from outlast.worker.stores import get_store
-from tests import guardrail_checkers
+from tests import control_checkers, guardrail_checkers
 from tests.guardrail_checkers import Journal, StoreEvidence
 
 ENDINGS = (
@@ -81,6 +82,7 @@ class Evidence:
 
     Attributes:
         account: what it may spend and has spent; None without a budget.
+        below: the journals of its children, and theirs, who spend from the same account.
         store: what concerns the store as a whole.
         attempts: how many there may be, by the names of steps.
         estimates_hold: no attempt cost more than was set aside for it.
@@ -93,6 +95,7 @@ class Evidence:
     store: StoreEvidence = field(default_factory=StoreEvidence)
     attempts: Mapping[str, int] = field(default_factory=dict)
     estimates_hold: bool = False
+    below: Sequence[Journal] = ()
 
     def by_step(self, *, dropped: bool = True) -> Iterator[tuple[str, list[events.Event]]]:
         """The events of each step without those that came too late to count. A step that an
@@ -130,7 +133,13 @@ def gather_evidence(url: str, run_id: str, effects: str | Path | None) -> Eviden
     journal = [one for one in _journal(store, run_id) if one[0].seq <= row.seq]
     account = read_account(store, run_id)
     logged = [] if effects is None else read_effects(effects)
-    return Evidence(row, journal, logged, account, _store_evidence(store))
+    below = [_journal(store, child.run_id) for child in _below(store, run_id)]
+    return Evidence(row, journal, logged, account, _store_evidence(store), below=below)
+
+
+def _below(store: Store, run_id: str) -> list[RunRow]:
+    rows = [to_run(row) for row in store.read("list_runs", status=None, workflow=None, limit=-1)]
+    return [row for row in rows if row.root == run_id]
 
 
 def _journal(store: Store, run_id: str) -> list[tuple[StoredEvent, events.Event]]:
@@ -193,13 +202,18 @@ def journal_lines(seen: Evidence) -> list[str]:
 
 def completed_steps_do_not_run_again(seen: Evidence) -> Iterator[str]:
     for key, steps in seen.by_step():
-        closed = None
+        closed, asked = None, False
         for event in steps:
-            # A body that outlived its attempt may still report what it spends.
-            may_follow = events.StepAbandoned | events.StepCharged
-            if closed is not None and not isinstance(event, may_follow):
+            # A body that outlived its attempt may still report what it spends. Who undoes a run
+            # may find out what became of a step that had failed and had not told.
+            asked |= isinstance(event, events.StepReconciled) and event.undoing
+            may_follow = isinstance(event, events.StepAbandoned | events.StepCharged)
+            told = asked and isinstance(event, events.StepReconciled | events.StepSettled)
+            if closed is not None and not (may_follow or told):
                 yield f"{key}: {event.kind} after its outcome {closed.kind}"
-            if _is_outcome(event):
+            # An operator may let a compensation be tried again that has failed.
+            undoes = key.rpartition("#")[2].startswith(UNDO)
+            if _is_outcome(event) and not (undoes and isinstance(event, events.StepFailed)):
                 closed = event
 
 
@@ -286,6 +300,9 @@ def attempts_end_once(seen: Evidence) -> Iterator[str]:
                 if ending is not None and not _may_follow(ending, event):
                     yield f"{key}: attempt {number} ended by {ending.kind}, then by {event.kind}"
                 ending = event
+            elif isinstance(event, events.StepSettled) and isinstance(ending, events.StepFailed):
+                # Of a compensation that has failed an operator may say that it is done.
+                ending = events.StepInDoubt(number, "settled")
         if opened and ending is None and over and (key, steps) in standing:
             yield f"{key}: attempt {number} has no ending though nobody executes the run"
 
@@ -308,8 +325,13 @@ def epochs_never_go_back(seen: Evidence) -> Iterator[str]:
             yield f"event {after.seq} was written under the stale epoch {after.epoch}"
         # An operator who settles what a lost owner left puts an end to that owner's epoch.
         settles = isinstance(event, events.StepSettled | events.StepInterrupted)
-        claims = isinstance(event, events.RunClaimed | events.RunResumed | events.RunAccepted)
-        if step > 0 and not ((claims or settles) and step == 1):
+        claims = isinstance(
+            event,
+            events.RunClaimed | events.RunResumed | events.RunAccepted | events.RunUndoing,
+        )
+        # A kill, and a supervisor that lets go of a run in place of its worker, do so as well.
+        ends = isinstance(event, events.RunKilled | events.RunReleased)
+        if step > 0 and not ((claims or settles or ends) and step == 1):
             yield f"event {after.seq} ({after.kind}) raised the epoch by {step}"
     if fenced and seen.row.epoch != fenced[-1][0].epoch:
         yield f"the run is at epoch {seen.row.epoch}, its journal at {fenced[-1][0].epoch}"
@@ -326,8 +348,16 @@ def projection_fits_the_journal(seen: Evidence) -> Iterator[str]:
                 allowed = ("running", "waiting")
             case events.RunAccepted():
                 allowed = ("queued",)
-            case events.RunReleased():
-                allowed = ("queued", "waiting")
+            case events.RunReleased():  # which leaves a pause as it is
+                allowed = allowed if allowed == ("held",) else ("queued", "waiting")
+            case events.RunResumed():
+                allowed = ("queued", "running")
+            case events.RunRevived():
+                allowed = ("queued",)
+            case events.RunUndoing():
+                allowed = ("queued", "running")
+            case events.RunUndone():
+                allowed = (*FINAL, "held")
             case events.RunHeld() | events.RunCompleted() | events.RunFailed() | events.RunKilled():
                 allowed = (stored.kind.removeprefix("run."),)
             case events.StepSettled():
@@ -351,16 +381,6 @@ def turns_are_saved_once_and_in_order(seen: Evidence) -> Iterator[str]:
             saved.append((stored.seq, event.turn))
 
 
-def the_end_is_the_end(seen: Evidence) -> Iterator[str]:
-    """After a final event, nothing but evidence."""
-    final = None
-    for stored, event in seen.journal:
-        if final is not None and not isinstance(event, events.StepLate):
-            yield f"event {stored.seq} ({stored.kind}) follows {final}"
-        if isinstance(event, events.RunCompleted | events.RunFailed | events.RunKilled):
-            final = stored.kind
-
-
 CHECKERS = (
     completed_steps_do_not_run_again,
     every_body_was_opened,
@@ -370,7 +390,7 @@ CHECKERS = (
     epochs_never_go_back,
     projection_fits_the_journal,
     turns_are_saved_once_and_in_order,
-    the_end_is_the_end,
+    *control_checkers.CHECKERS,
     guardrail_checkers.attempts_stay_below_their_limit,
     guardrail_checkers.account_is_the_fold_of_its_journal,
     guardrail_checkers.limits_hold,

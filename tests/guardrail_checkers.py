@@ -10,6 +10,7 @@ import msgspec
 
 from outlast import events
 from outlast.amounts import ZERO, plus
+from outlast.cuts import UNDO
 from outlast.journal import first_altered
 from outlast.policy.breaker import Breaker
 from outlast.records import StoredEvent, Usage
@@ -64,6 +65,8 @@ def account_is_the_fold_of_its_journal(seen: "Evidence") -> Iterator[str]:
             yield "the run has a budget and no account"
         return
     fold = fold_of(seen.journal)
+    for journal in seen.below:
+        fold_of(journal, fold, whole=True)
     usd, tokens = fold.usd, fold.tokens
     for entry in account.open.values():  # a killed run's; what its body had reported counts
         usd, tokens = plus(usd, entry.charged.usd or ZERO), tokens + (entry.charged.tokens or 0)
@@ -77,10 +80,13 @@ def account_is_the_fold_of_its_journal(seen: "Evidence") -> Iterator[str]:
         yield f"the run has ended, and this is reserved: {sorted(account.open)}"
 
 
-def fold_of(journal: Journal) -> Fold:
-    """The account as the run's journal tells of it."""
-    fold = Fold()
-    for stored, event in journal[_since(journal) :]:
+def fold_of(journal: Journal, fold: Fold | None = None, *, whole: bool = False) -> Fold:
+    """The account as a run's journal tells of it, on top of what is known. `whole`: from its first
+    event on."""
+    fold = fold or Fold()
+    for stored, event in journal[0 if whole else _since(journal) :]:
+        if (stored.key or "").rpartition("#")[2].startswith(UNDO):
+            continue  # compensations take nothing from a budget but what they report
         match event:
             case events.StepStarted() if stored.epoch > 0:  # a fork's copies cost nothing
                 fold.calls += 1

@@ -13,17 +13,26 @@ from outlast.api.ambient import (
     sleep,
     uuid4,
 )
+from outlast.api.asking import ask, wait_signal
 from outlast.api.client import Client, Failed
 from outlast.api.decorators import Step, Workflow, step, workflow
+from outlast.api.fanout import ChildHandle, map, start_child  # noqa: A004 - what it is
+from outlast.api.handles import Events, Handle
 from outlast.api.loops import turns
-from outlast.api.running import execute, run, submit
+from outlast.api.running import execute, run, start, submit
+from outlast.api.serving import emit, serving
 from outlast.breakers import BreakerView
+from outlast.engine.emitting import Emitted
 from outlast.engine.spec import Settings
 from outlast.engine.turns import Turns
 from outlast.engine.waits import Pending
 from outlast.errors import (
+    AskTimeout,
     BodyCancelled,
     BreakerOpen,
+    ChildFailed,
+    ChildKilled,
+    Denied,
     InDoubt,
     LostRun,
     NoRunContext,
@@ -44,35 +53,63 @@ from outlast.errors import (
     StepTimeout,
     StopRun,
     StoreError,
+    StoreStopped,
     Terminal,
     Transient,
     UnknownRun,
     Unreadable,
     UsageError,
 )
+from outlast.mail import Approval, QuestionView, SignalView
 from outlast.policy.breaker import Breaker
 from outlast.policy.budget import Budget
 from outlast.policy.cost import Cost
 from outlast.policy.faults import Fault
 from outlast.policy.retry import Retry
-from outlast.records import Done, Outcome, RunView, StepView, StoredEvent, Unknown, Usage
+from outlast.records import (
+    ChildView,
+    Done,
+    Killed,
+    KillView,
+    MapView,
+    Outcome,
+    RunView,
+    StepView,
+    StopView,
+    StoredEvent,
+    Unknown,
+    Usage,
+)
 from outlast.verification import Verdict
 
 __all__ = [
+    "Approval",
+    "AskTimeout",
     "BodyCancelled",
     "Breaker",
     "BreakerOpen",
     "BreakerView",
     "Budget",
+    "ChildFailed",
+    "ChildHandle",
+    "ChildKilled",
+    "ChildView",
     "Client",
     "Cost",
     "Current",
+    "Denied",
     "Done",
+    "Emitted",
+    "Events",
     "Failed",
     "Fault",
+    "Handle",
     "InDoubt",
+    "KillView",
+    "Killed",
     "LogFilter",
     "LostRun",
+    "MapView",
     "NoRunContext",
     "NotDone",
     "NotStorable",
@@ -81,6 +118,7 @@ __all__ = [
     "OutlastWarning",
     "OutsideRun",
     "Pending",
+    "QuestionView",
     "Retry",
     "RunFailed",
     "RunHeld",
@@ -92,12 +130,15 @@ __all__ = [
     "RunView",
     "RunWaiting",
     "Settings",
+    "SignalView",
     "Step",
     "StepFailed",
     "StepTimeout",
     "StepView",
     "StopRun",
+    "StopView",
     "StoreError",
+    "StoreStopped",
     "StoredEvent",
     "Terminal",
     "Transient",
@@ -110,18 +151,25 @@ __all__ = [
     "Verdict",
     "Workflow",
     "as_completed",
+    "ask",
     "charge",
     "current",
+    "emit",
     "execute",
     "idempotency_key",
+    "map",
     "now",
     "patched",
     "random",
     "run",
+    "serving",
     "sleep",
+    "start",
+    "start_child",
     "step",
     "submit",
     "turns",
     "uuid4",
+    "wait_signal",
     "workflow",
 ]

@@ -187,15 +187,15 @@ class Change:
 
 @dataclass(slots=True, eq=False)
 class Reserve(Change):
-    """Opens an attempt, see `policy.budget.reserve`. `ran`: the claim's epoch and for how many
-    seconds it has worked on the run by now, to be noted before the limit of seconds is asked."""
+    """Opens an attempt, see `policy.budget.reserve`. `ran`: which claim, by run and epoch, has
+    worked for how many seconds by now, to be noted before the limit of seconds is asked."""
 
     ask: Ask
-    ran: tuple[int, float] | None = None
+    ran: tuple[str, int, float] | None = None
 
     def change(self, account: Account) -> Account | Short:
         if self.ran is not None:
-            account = budget.tick(account, self.ask.ticket.run_id, *self.ran)
+            account = budget.tick(account, *self.ran)
         return budget.reserve(account, self.ask)
 
 
@@ -303,7 +303,7 @@ class TopUp(Struct, frozen=True):
         added: by how much.
         charged: what the costs came to that are unknown.
         at: seconds since the epoch.
-        account: the run that owns the account, if that is another one.
+        account: the run that owns the account, if that is another one; a child's is its root's.
     """
 
     run_id: str
@@ -325,6 +325,8 @@ class TopUp(Struct, frozen=True):
         if not rows:
             raise UnknownRun(f"there is no run {self.run_id!r} in this store; see: outlast ls")
         row = to_run(rows[0])
+        if row.root is not None:  # a child spends from the account of the run at the top
+            row = to_run(tx.run("read_run", run_id=row.root)[0])
         if row.status in FINAL:
             raise UsageError(f"run {row.run_id} is {row.status}; it spends nothing any more")
         owner = self.account or row.run_id

@@ -13,6 +13,10 @@ from outlast.records import StoredEvent
 TURNS = "turns"
 """The name in the key of a turn loop."""
 
+UNDO = "u."
+"""What the position of a compensation begins with, before that of the step that it undoes. No scope
+of a workflow begins with it, so these calls stand outside the workflow's own numbering."""
+
 DECISIONS = frozenset({events.TurnSaved.kind, events.StepAbandoned.kind, events.RunPatched.kind})
 """What a workflow did because of all that it knew by then. Behind the cut it goes, whichever call
 it belongs to: a cancellation that a dropped result had brought about may never come again."""

@@ -8,6 +8,7 @@ Exception
     │   ├── UnknownRun           no run has that id
     │   └── RunMismatch          the run id belongs to another workflow or other arguments
     ├── StoreError               the store could not be opened, read or written
+    ├── StoreStopped             the emergency stop is in force: nothing begins until `allow`
     ├── NotStorable              a value cannot be stored exactly
     ├── Unreadable               stored bytes cannot be turned back into their value
     ├── RunStopped               a run did not return a result
@@ -23,6 +24,10 @@ Exception
     ├── StepTimeout              an attempt took longer than its timeout
     ├── BodyCancelled            something that a step awaited was cancelled by somebody else
     ├── BreakerOpen              a step was not called, since its breaker is open
+    ├── AskTimeout               nobody answered a question, or sent a signal, in time
+    ├── Denied                   somebody did not approve of a step, which was not called
+    ├── ChildFailed              a child run's recorded error whose class cannot be rebuilt
+    ├── ChildKilled              an operator killed a child run
     ├── NotDone                  raised *by a tool*: "this certainly did not happen"
     ├── Terminal                 raised *by a tool*: "trying again is of no use"
     └── Transient                raised *by a tool*: "try again, perhaps after so many seconds"
@@ -83,6 +88,27 @@ class StoreError(OutlastError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class StoreStopped(OutlastError):
+    """The emergency stop of the store is in force, so nothing was begun.
+
+    Attributes:
+        since: when it was called for, in seconds since the epoch.
+        by, why: who did, and what they said.
+    """
+
+    def __init__(self, since: float, by: str, why: str) -> None:
+        super().__init__(since, by, why)
+        self.since, self.by, self.why = since, by, why
+
+    def __str__(self) -> str:
+        who = f" by {self.by}" if self.by else ""
+        reason = f": {self.why}" if self.why else ""
+        return (
+            f"everything in this store is stopped{who}{reason}. No attempt opens and no run is "
+            "taken up until: outlast allow"
+        )
 
 
 class NotStorable(OutlastError):
@@ -210,6 +236,67 @@ class StepTimeout(OutlastError):
 
 class BodyCancelled(OutlastError):
     """A step failed since something it awaited was cancelled, though nobody cancelled the step."""
+
+
+class AskTimeout(OutlastError, TimeoutError):
+    """Nobody answered a question, or sent a signal, in time.
+
+    Attributes:
+        key: of the wait, such as `ask#3`.
+    """
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message, key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Denied(OutlastError):
+    """Somebody did not approve of a step, which was therefore not called.
+
+    Attributes:
+        key: of the step. by: who it was. note: what they said.
+    """
+
+    def __init__(self, key: str, by: str = "", note: str = "") -> None:
+        super().__init__(key, by, note)
+        self.key, self.by, self.note = key, by, note
+
+    def __str__(self) -> str:
+        who = f" by {self.by}" if self.by else ""
+        return f"step {self.key} was denied{who}" + (f": {self.note}" if self.note else "")
+
+
+class ChildFailed(OutlastError):
+    """A child run failed, with an error whose class cannot be rebuilt.
+
+    Attributes:
+        run_id: the child. type: qualified name of the error's class. message: its text.
+    """
+
+    def __init__(self, run_id: str, type: str, message: str) -> None:
+        super().__init__(run_id, type, message)
+        self.run_id, self.type, self.message = run_id, type, message
+
+    def __str__(self) -> str:
+        return f"child run {self.run_id} failed: {self.type}: {self.message}"
+
+
+class ChildKilled(OutlastError):
+    """An operator killed a child run, so that it has no result.
+
+    Attributes:
+        run_id: the child. why: what the operator said.
+    """
+
+    def __init__(self, run_id: str, why: str = "") -> None:
+        super().__init__(run_id, why)
+        self.run_id, self.why = run_id, why
+
+    def __str__(self) -> str:
+        return f"child run {self.run_id} was killed" + (f": {self.why}" if self.why else "")
 
 
 class BreakerOpen(OutlastError):

@@ -62,6 +62,19 @@ class Forked(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str = ""
 
 
+class Parent(msgspec.Struct, frozen=True):
+    """The run that a child was called in.
+
+    Attributes:
+        key: of the call.
+        root: the run at the top, whose account all of them share.
+    """
+
+    run_id: str
+    key: str
+    root: str
+
+
 class Repeat(msgspec.Struct, frozen=True, array_like=True):
     """How often in a row a tool was called with the same arguments and ended in the same way, of
     both of which there are fingerprints. An array in JSON, as every turn has some."""

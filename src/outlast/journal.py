@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from outlast.emergency import check_allowed
 from outlast.errors import LostRun, OutlastError, StoreError
 from outlast.events import (
     Event,
@@ -23,7 +24,7 @@ from outlast.events import (
     TurnSaved,
     escape_surrogates,
 )
-from outlast.records import Identity, RunRow, Source, Status, StoredEvent
+from outlast.records import FINAL, Identity, RunRow, Source, Status, StoredEvent
 from outlast.store.base import Row, Tx
 
 GENESIS = b"\0" * 32
@@ -255,11 +256,14 @@ class OwnerWrite(Struct, frozen=True):
         Raises:
             LostRun: another process has claimed the run.
             RunMoved: the run's status does not allow this write.
+            StoreStopped: it would open something, and the emergency stop is in force.
             OutlastError: see `Along.check`.
         """
         tail = tail_of(tx, self.run_id)
         if tail is None:
             raise LostRun(self.run_id, f"run {self.run_id} is no longer in the store")
+        if tail.status == "killed":  # which has raised the epoch, and is the better word for it
+            raise RunMoved(self.run_id, tail.status)
         if tail.epoch != self.epoch:
             raise LostRun(
                 self.run_id,
@@ -267,8 +271,11 @@ class OwnerWrite(Struct, frozen=True):
                 f"was {self.epoch}); this process writes nothing more to it",
             )
         moved = tail.status not in ACTIVE
-        if moved and (self.mode == "open" or tail.status != "held"):
+        ends = self.becomes is not None and self.becomes.status in FINAL
+        if moved and (self.mode == "open" or ends or tail.status != "held"):
             raise RunMoved(self.run_id, tail.status)
+        if self.mode == "open":
+            check_allowed(tx)
         for item in self.along:
             item.check(tx)
         last = extend(tx, self.run_id, self.epoch, self.at, self.entries)
@@ -293,6 +300,8 @@ class OwnerWrite(Struct, frozen=True):
                 return
         if becomes is not None:
             put_status(tx, self.run_id, becomes)
+            if becomes.status == "waiting":
+                tx.run("wake_if_news", run_id=self.run_id, at=self.at)
 
 
 def _must_not_vanish(event: Event) -> bool:

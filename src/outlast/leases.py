@@ -7,15 +7,16 @@ owner is refused (journal.OwnerWrite), however late that owner wakes up.
 import dataclasses
 from collections.abc import Set
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Protocol, cast
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast.budgets import Declared, Redeclare, check_account, create_account, load_account
+from outlast.emergency import check_allowed
 from outlast.errors import RunMismatch, UnknownRun
-from outlast.events import Forked, RunClaimed, RunCreated, RunResumed
+from outlast.events import Forked, Parent, RunClaimed, RunCreated, RunResumed
 from outlast.journal import (
     Becomes,
     Entry,
@@ -86,7 +87,18 @@ def lease_from(world: World, seconds: float) -> Lease:
     return Lease(wall=world.wall() + seconds, boot=world.boot() + seconds)
 
 
-def is_abandoned(row: RunRow, world: World, own_claims: Set[str] = frozenset()) -> bool:
+class Held(Protocol):
+    """What decides whether a run's owner has it still, such as a `RunRow`."""
+
+    @property
+    def owner(self) -> Identity | None: ...
+    @property
+    def lease_wall(self) -> float | None: ...
+    @property
+    def lease_boot(self) -> float | None: ...
+
+
+def is_abandoned(row: Held, world: World, own_claims: Set[str] = frozenset()) -> bool:
     """Whether the run's owner is gone or its lease is over, so that it may be taken.
 
     Args:
@@ -128,6 +140,7 @@ class Create:
     at: float
     library: str
     forked: Forked | None = None
+    parent: Parent | None = None
 
     def apply(self, tx: Tx) -> tuple[RunRow, bool]:
         """Returns the row and whether it was created now.
@@ -163,7 +176,17 @@ class Create:
             tags=new.tags,
             library=self.library,
             forked=self.forked,
+            parent=self.parent,
         )
+        if self.parent is not None:
+            above = self.parent
+            tx.run(
+                "insert_child",
+                run_id=new.run_id,
+                parent=above.run_id,
+                key=above.key,
+                root=above.root,
+            )
         entries = [Entry(event)]
         if new.budget is not None:
             create_account(tx, new.run_id, new.budget.budget, override=new.budget.override)
@@ -195,6 +218,8 @@ class Create:
             owner=None,
             lease_wall=None,
             lease_boot=None,
+            parent=None if self.parent is None else self.parent.run_id,
+            root=None if self.parent is None else self.parent.root,
         )
 
 
@@ -245,6 +270,7 @@ class Claim:
 
         Raises:
             UnknownRun: there is no such run and nothing to create it from.
+            StoreStopped: the emergency stop is in force.
             RunMismatch: the run belongs to another workflow, or see `Create`.
         """
         created = False
@@ -262,12 +288,15 @@ class Claim:
             return Refused(row, owned=False)
         if not is_abandoned(row, self.world, self.own_claims):
             return Refused(row, owned=True)
+        check_allowed(tx)
         crash = _has_crashed(row, self.owner)
         moved = None if self.source == row.source else self.source
         entries = [Entry(RunClaimed(self.owner, row.owner, crash, moved))]
         if self.resume and row.status == "held":
             entries.insert(0, Entry(RunResumed()))
-        account, news = self._account(tx, created)
+        if self.resume:
+            lift_holds_below(tx, row.run_id, self.at)
+        account, news = self._account(tx, row, created)
         entries += news
         epoch = row.epoch + 1
         extend(tx, row.run_id, epoch, self.at, entries)
@@ -284,8 +313,14 @@ class Claim:
         alive = (row.lease_wall or 0.0) - (self.lease.wall - self.at)
         return Claimed(self._ours(row, tx), args, created, crash, loop, since, account, alive)
 
-    def _account(self, tx: Tx, created: bool) -> tuple[Account | None, list[Entry]]:
-        """The run's account under the budget that counts now, and the event of a change."""
+    def _account(self, tx: Tx, row: RunRow, created: bool) -> tuple[Account | None, list[Entry]]:
+        """The run's account under the budget that counts now, and the event of a change. A child
+        has none of its own."""
+        if row.root is not None:
+            root = load_account(tx, row.root)
+            if root is None:
+                check_account(tx, row.root)
+            return root, []
         if created and self.budget is None:
             return None, []
         known = load_account(tx, self.run_id)
@@ -324,6 +359,19 @@ class Claim:
             lease_wall=self.lease.wall,
             lease_boot=self.lease.boot,
         )
+
+
+def lift_holds_below(tx: Tx, run_id: str, at: float, by: str = "") -> None:
+    """Let the held children of a run go on, and theirs: an operator's resume is meant for the whole
+    of it."""
+    for child, status in cast(list[tuple[str, str]], tx.run("children_of", parent=run_id)):
+        if status == "held":
+            tail = tail_of(tx, child)
+            assert tail is not None
+            extend(tx, child, tail.epoch, at, [Entry(RunResumed(by))])
+            put_status(tx, child, Becomes("queued", "resumed"))
+        if status not in FINAL:
+            lift_holds_below(tx, child, at, by)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from outlast.errors import NotDone
+from outlast.mail import QuestionView, SignalView
 
 T = TypeVar("T")
 
@@ -16,7 +17,15 @@ Status = Literal["queued", "running", "waiting", "held", "completed", "failed", 
 FINAL: frozenset[Status] = frozenset({"completed", "failed", "killed"})
 
 HoldReason = Literal[
-    "paused", "in-doubt", "over-budget", "diverged", "crash-loop", "looping", "stuck", "unreadable"
+    "paused",
+    "in-doubt",
+    "over-budget",
+    "diverged",
+    "crash-loop",
+    "looping",
+    "stuck",
+    "unreadable",
+    "undo-failed",
 ]
 
 Effect = Literal["read", "idempotent", "once", "assumed"]
@@ -99,6 +108,8 @@ class RunRow:
 
     Times are seconds since the epoch, but `lease_boot` counts seconds since the boot that
     `owner` names, so that a suspended machine or a stepped clock does not stretch a lease.
+    `parent`: the run whose workflow called this one; `root`: the run at the top, whose account they
+    share. None for a run that nobody called.
     """
 
     run_id: str
@@ -120,6 +131,8 @@ class RunRow:
     owner: Identity | None
     lease_wall: float | None
     lease_boot: float | None
+    parent: str | None = None
+    root: str | None = None
 
 
 class StoredEvent(msgspec.Struct, frozen=True):
@@ -156,6 +169,8 @@ class StepView:
         retry_at: when it is tried again, in seconds since the epoch; None unless it waits for that.
         reconciled: what its reconcile function answered, such as `done`, or what an operator
             decided, such as `settled done by ann`.
+        late: what came after its attempt could no longer be recorded, such as `a result`: evidence,
+            which settles a doubt and is never replayed.
     """
 
     key: str
@@ -179,6 +194,7 @@ class StepView:
     fault_reason: str = ""
     breaker: str = ""
     retry_at: float | None = None
+    late: str | None = None
 
     @property
     def let_fail(self) -> bool:
@@ -225,6 +241,100 @@ class Spending:
 
 
 @dataclass(frozen=True, slots=True)
+class StopView:
+    """The emergency stop of a store: since when (seconds since the epoch), by whom and why."""
+
+    since: float
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillView:
+    """What is known about the kill of a run.
+
+    Attributes:
+        at: when, in seconds since the epoch; `by` whom and `why`.
+        grace: seconds that what executed it got to end by itself.
+        parent: the run together with which it was killed; empty if it was for itself.
+        stopped: nothing of it is executed any more.
+        owner: the process that has not let go of it, such as `process 11 on vm`; None if there is
+            none.
+        seconds: how long after the kill its end was noted; None if nothing of it was executed then,
+            or it was not noted yet.
+        ended: what had to be ended from outside, in words.
+        survivors: what could not be ended, in words.
+    """
+
+    at: float
+    by: str
+    why: str
+    grace: float
+    parent: str
+    stopped: bool
+    owner: str | None
+    seconds: float | None = None
+    ended: list[str] = field(default_factory=list)
+    survivors: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """What a kill came to, as the store has it.
+
+    Attributes:
+        outcome: `killed` now, or `already`: it had ended before, see `status`, and the kill has
+            changed nothing. `refused`: its row cannot be read or written, see `problem`.
+        status: of the run.
+        kill: what is known about the kill; None for a run that was not killed.
+        children: the same for the runs that it has started and that had not ended, and for theirs.
+    """
+
+    run_id: str
+    outcome: Literal["killed", "already", "refused"]
+    status: Status
+    kill: KillView | None
+    children: list["Killed"] = field(default_factory=list)
+    problem: str | None = None
+
+    @property
+    def all(self) -> "list[Killed]":
+        """This one and all those below."""
+        return [self, *(one for child in self.children for one in child.all)]
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing of it, and of what is below, is executed any more."""
+        return all(one.kill is None or one.kill.stopped for one in self.all)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildView:
+    """A run that another one has started, as that one's operator sees it. `key`: of the call;
+    `reason` and `detail`: why it is held, was killed or has failed."""
+
+    run_id: str
+    key: str
+    workflow: str
+    status: Status
+    reason: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MapView:
+    """A fan-out: of `total` items `done` have ended, `failed` of them with an error. `name`: of the
+    function."""
+
+    key: str
+    name: str
+    total: int
+    done: int = 0
+    failed: int = 0
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """A run as an operator sees it.
 
@@ -242,8 +352,15 @@ class RunView:
             `spending`: the same in numbers. Empty and None without a budget, and in a list.
         forked_from: the run that this one is a fork of; `forked_at`: the step from which on
             nothing was copied. Only with steps.
+        undone: keys of the steps that were undone; `left`: of those that have taken effect, or may
+            have, and were not. None if nobody has undone anything. Only with steps.
         steps: all steps; empty in a list of runs.
+        questions: those that it asks now; `signals`: those that it has not taken. Only with steps.
+        parent: the run that has started it; None if no run has.
+        children: runs that it has started, oldest first; `maps`: its fan-outs. Only with steps.
         damaged: in a list: what cannot be read of it, and so is not shown.
+        kill: what is known about its kill; None unless it was killed.
+        stopped: the emergency stop of its store; None if there is none, and in a list.
     """
 
     run_id: str
@@ -269,8 +386,17 @@ class RunView:
     held_at: str | None = None
     forked_from: str | None = None
     forked_at: str | None = None
+    undone: list[str] | None = None
+    left: list[str] | None = None
     steps: list[StepView] = field(default_factory=list)
     damaged: str | None = None
     fix: str | None = None
     budget: list[str] = field(default_factory=list)
     spending: Spending | None = None
+    questions: list[QuestionView] = field(default_factory=list)
+    signals: list[SignalView] = field(default_factory=list)
+    parent: str | None = None
+    children: list[ChildView] = field(default_factory=list)
+    maps: list[MapView] = field(default_factory=list)
+    kill: KillView | None = None
+    stopped: StopView | None = None

@@ -28,6 +28,7 @@ from outlast.journal import (
     to_run,
 )
 from outlast.leases import Create, NewRun, is_abandoned
+from outlast.mailbox import rebuild
 from outlast.records import FINAL, UNSURE, RunRow, Source, StepView, StoredEvent
 from outlast.store.base import Tx
 from outlast.verification import intact_journal
@@ -50,6 +51,7 @@ class Dropped(Struct, frozen=True):
     timers: int
     values: int
     turns: int
+    waits: int = 0
 
     def lines(self) -> Iterator[str]:
         """It in words for an operator."""
@@ -58,6 +60,7 @@ class Dropped(Struct, frozen=True):
             "timer": self.timers,
             "recorded value": self.values,
             "saved turn": self.turns,
+            "wait": self.waits,
         }
         parts = [f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts.items() if n]
         *first, last = parts or ["nothing"]
@@ -108,11 +111,19 @@ class Accept(Struct, frozen=True):
             )
         journal = intact_journal(tx, row)
         rows, dropped = cuts.split(journal)
+        if _undone(rows):
+            raise UsageError(
+                f"run {row.run_id} is being undone, so nothing of it can go on with other code; "
+                f"to go on with a copy of what came before: {fork}"
+            )
         since = _since(row.run_id, self.step, rows, dropped)
         kept, cut = cuts.cut(rows, since)
         gone = cuts.whole_calls(kept, cut)
         steps = steps_of(gone, row.uid, alive=False)
+        below = _effects_below(tx, gone)
         done = [s for s in steps if s.effect == "once" and _may_have_happened(s, gone)]
+        done += [s for s in below if s.effect == "once"]
+        steps += below
         if done:
             raise UsageError(
                 f"run {row.run_id} cannot drop what follows {self.step}: these steps have the "
@@ -128,6 +139,7 @@ class Accept(Struct, frozen=True):
             put_owner(tx, row.run_id, epoch, None, None)
         entry = Entry(RunAccepted(self.step, since, self.by))
         extend(tx, row.run_id, epoch, self.at, [entry])
+        rebuild(tx, row.run_id, kept)
         put_status(tx, row.run_id, Becomes("queued", "accepted"))
         kinds = Counter(event.kind for event in cut)
         return Dropped(
@@ -137,6 +149,7 @@ class Accept(Struct, frozen=True):
             timers=kinds[events.TimerSet.kind],
             values=kinds[events.ValueRecorded.kind],
             turns=kinds[events.TurnSaved.kind],
+            waits=kinds[events.WaitOpened.kind],
         )
 
 
@@ -174,10 +187,19 @@ class Fork(Struct, frozen=True):
         end = self.step == END
         since = inf if end else _since(row.run_id, self.step, rows, dropped)
         kept, _ = cuts.cut(rows, since)
-        copied = _finished(kept, row.uid)
+        undone = _undone(rows)
+        copied = _finished([e for e in kept if not _undoes(e)], row.uid)
         keys = {event.key for event in copied}
+        stands = next((key for key in undone if key in keys), None)
+        if stands is not None:
+            raise UsageError(
+                f"step {stands} of run {row.run_id} was undone, and a copy would go on as if it "
+                f"stood; fork from it: {_command('fork', row.run_id, '--from', stands)}"
+            )
         again = [e for e in journal if e.key is not None and e.key not in keys]
+        again = [e for e in again if not _undoes(e) and e.key not in undone]
         effects = [s for s in self._steps(row, again) if _may_have_happened(s, again)]
+        effects += _effects_below(tx, again)
         if effects and not self.repeat_effects:
             command = ("fork", row.run_id, "--from", self.step, "--id", new_id, "--repeat-effects")
             raise UsageError(
@@ -207,6 +229,19 @@ def _read(tx: Tx, run_id: str) -> RunRow:
     return to_run(rows[0])
 
 
+def _undoes(event: StoredEvent) -> bool:
+    """Whether it is one of a compensation."""
+    return event.key is not None and event.key.rpartition("#")[2].startswith(cuts.UNDO)
+
+
+def _undone(rows: Sequence[StoredEvent]) -> list[str]:
+    """Keys of the steps whose compensation has begun, the earliest of them first."""
+    begun = {str(e.key).rpartition("#")[2].removeprefix(cuts.UNDO) for e in rows if _undoes(e)}
+    kinds = (events.StepStarted.kind, events.ChildStarted.kind)
+    steps = dict.fromkeys(e.key for e in rows if e.kind in kinds and not _undoes(e))
+    return [key for key in steps if key is not None and key.rpartition("#")[2] in begun]
+
+
 def _since(
     run_id: str, step: str, rows: Sequence[StoredEvent], dropped: Sequence[StoredEvent]
 ) -> int:
@@ -230,6 +265,27 @@ def _may_have_happened(step: StepView, rows: Iterable[StoredEvent]) -> bool:
     """Whether a step has changed something outside, as far as its events tell."""
     late = step.effect != "read" and any(_tells_late(step.key, row) for row in rows)
     return step.may_have_happened or late
+
+
+def _effects_below(tx: Tx, rows: Iterable[StoredEvent]) -> list[StepView]:
+    """Steps of the children that these events have started, and of theirs, that have changed
+    something outside or may have. Their keys are named with their runs."""
+    found: list[StepView] = []
+    for stored in rows:
+        if stored.kind != events.ChildStarted.kind or _undoes(stored):
+            continue
+        started = decode(stored.kind, stored.data)
+        assert isinstance(started, events.ChildStarted)
+        row = _read(tx, started.run_id)
+        journal = intact_journal(tx, row)
+        steps = steps_of(journal, row.uid, alive=False)
+        found += [
+            replace(step, key=f"{step.key} of {row.run_id}")
+            for step in steps
+            if _may_have_happened(step, journal)
+        ]
+        found += _effects_below(tx, journal)
+    return found
 
 
 def _tells_late(key: str, row: StoredEvent) -> bool:
@@ -260,10 +316,33 @@ def _finished(rows: Sequence[StoredEvent], uid: str) -> list[StoredEvent]:
     doubtful = {step.key for step in steps if step.status == "in-doubt"}
     ended = {step.key for step in steps if step.status in ("completed", "failed")}
     ended |= {str(row.key) for row in calls if row.kind in _ENDS} - doubtful
+    ended |= _waits_ended(calls)
     return [row for row in rows if row.key in ended or row.kind in _KEPT]
 
 
-_ENDS = frozenset({events.StepAbandoned.kind, events.TimerFired.kind, events.ValueRecorded.kind})
+def _waits_ended(calls: Iterable[StoredEvent]) -> set[str]:
+    """Keys of waits for signals and answers that have ended. Leave to open a step does not end the
+    step."""
+    kinds: dict[str, str] = {}
+    ended = set()
+    for row in calls:
+        event = decode(row.kind, row.data) if row.kind.startswith("wait.") else None
+        if isinstance(event, events.WaitOpened):
+            kinds[str(row.key)] = event.what
+        elif isinstance(event, events.WaitEnded) and kinds.get(str(row.key)) != "approval":
+            ended.add(str(row.key))
+    return ended
+
+
+_ENDS = frozenset(
+    {
+        events.StepAbandoned.kind,
+        events.TimerFired.kind,
+        events.ValueRecorded.kind,
+        events.ChildEnded.kind,
+        events.MapEnded.kind,
+    }
+)
 
 _KEPT = frozenset({events.TurnSaved.kind, events.RunPatched.kind})
 

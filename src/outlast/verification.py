@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import cast
 
 from outlast import events
@@ -154,11 +155,14 @@ def _wrong(verdict: Verdict, problem: str) -> Verdict:
 
 
 def _account_problem(store: Store, row: RunRow, journal: Sequence[StoredEvent]) -> str | None:
-    """How the run's account contradicts the journal, which tells of all that was spent."""
+    """How the run's account contradicts its journal and those of its children, which tell of all
+    that was spent."""
     account = read_account(store, row.run_id)
     told = [NOTHING]
     budgeted = False
-    for stored in journal:
+    # All children, and theirs, spend from the account of the run at the top.
+    below = [read_events(store, str(run_id)) for (run_id,) in store.read("family", root=row.run_id)]
+    for stored in chain(journal, *below):
         if stored.epoch == 0 and stored.kind != events.RunBudgeted.kind:
             continue  # what a fork has copied cost it nothing
         event = decode_stored(stored)

@@ -13,6 +13,7 @@ import apsw
 import pytest
 
 from outlast.cli.main import main
+from outlast.worker.ending import Adopted
 from outlast.worker.order import Order
 from outlast.worker.stores import get_store
 from outlast.worker.supervisor import _Worker
@@ -340,7 +341,7 @@ def test_a_run_has_one_owner_and_ctrl_c_gives_it_back(outlast, tmp_path):
 
 def test_ctrl_c_before_the_worker_has_begun_ends_it_without_a_traceback(tmp_path, capfd):
     order = Order(store=f"sqlite:///{tmp_path}/runs.db", run_id="t-1", target="desk.py:desk")
-    worker = _Worker(order, get_store(order.store).store)
+    worker = _Worker(order, get_store(order.store).store, Adopted())
     popen = subprocess.Popen
 
     def interrupted(*words, **how):

@@ -16,7 +16,7 @@ from outlast.policy.budget import Account, Limits
 from outlast.policy.budget.account import Open
 from outlast.records import Effect as Kind
 from outlast.records import Identity, RunRow, StoredEvent, Usage
-from tests import checkers, guardrail_checkers
+from tests import checkers, control_checkers, guardrail_checkers
 from tests.checkers import Effect, Evidence
 from tests.guardrail_checkers import StoreEvidence
 
@@ -62,6 +62,9 @@ CLAIMED = events.RunClaimed(OWNER)
 COMPLETED = events.StepCompleted(NOTHING)
 INTERRUPTED = events.StepInterrupted(1, crash=True)
 ENDED = events.RunCompleted(NOTHING)
+KILLED = events.RunKilled()
+STOPPED = events.RunStopped("owner")
+PAUSED = events.RunHeld("paused", "")
 
 
 def evidence(
@@ -98,6 +101,15 @@ RIGHT = [
     ],
     [CLAIMED, (events.RunClaimed(OWNER), 2), (events.StepLate(1), 1), (ENDED, 2)],
     [CLAIMED, events.TurnSaved(1, {}), events.TurnSaved(2, {}), ENDED, events.StepLate(1)],
+    [
+        *(CLAIMED, started(1), (KILLED, 2), (events.StepLate(1), 1), (STOPPED, 2)),
+        *((events.RunRevived(), 2), (CLAIMED, 3), (INTERRUPTED, 3), (started(2), 3)),
+        *((events.StepCompleted(NOTHING, 2), 3), (ENDED, 3)),
+    ],
+    [
+        *(CLAIMED, started(1), PAUSED, COMPLETED, events.RunReleased("paused")),
+        *(events.RunResumed(), (CLAIMED, 2), (ENDED, 2)),
+    ],
 ]
 
 
@@ -131,13 +143,28 @@ WRONG = [
     (checkers.projection_fits_the_journal, [CLAIMED, events.RunHeld("paused", "")]),
     (checkers.turns_are_saved_once_and_in_order, 2 * [events.TurnSaved(1, {})]),
     (checkers.turns_are_saved_once_and_in_order, [events.TurnSaved(2, {})]),
-    (checkers.the_end_is_the_end, [ENDED, started(1)]),
+    (control_checkers.the_end_is_the_end, [ENDED, started(1)]),
+    (control_checkers.the_end_is_the_end, [ENDED, events.RunFailed(ERROR)]),
+    (control_checkers.the_end_is_the_end, [KILLED, COMPLETED]),
+    (control_checkers.the_end_is_the_end, [KILLED, events.RunRevived(), ENDED, CLAIMED]),
+    (control_checkers.a_stop_is_confirmed_after_a_kill, [CLAIMED, STOPPED]),
+    (control_checkers.a_stop_is_confirmed_after_a_kill, [KILLED, events.RunRevived(), STOPPED]),
+    (control_checkers.nothing_begins_while_held, [CLAIMED, PAUSED, started(1)]),
+    (control_checkers.nothing_begins_while_held, [CLAIMED, PAUSED, events.TurnSaved(1, {})]),
+    (control_checkers.a_pause_is_lifted_by_a_person, [PAUSED, CLAIMED]),
 ]
 
 
 @pytest.mark.parametrize(("check", "journal"), WRONG, ids=[check.__name__ for check, _ in WRONG])
 def test_what_is_wrong_is_found(check: Check, journal: list[Event]) -> None:
     assert list(check(evidence(journal)))
+
+
+@pytest.mark.parametrize(("first", "found"), [(1, 1), (2, 0)])
+def test_what_begins_under_an_emergency_stop_is_found(first: int, found: int) -> None:
+    seen = evidence([CLAIMED, started(1), COMPLETED, started(2)])
+    problems = list(control_checkers.nothing_begins_between(seen, first, 3))
+    assert len(problems) == found
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,9 @@ async def first_in_line(answers: list[tuple[str, bool]]) -> str:
     """Wait until one of the calls that got no room stands first in line; its key."""
     (run,) = active_runs()
     async with asyncio.timeout(DEADLINE):
-        while not (first := [k for k, fits in answers if not fits and run.purse.is_next(k)]):
+        while not (
+            first := [k for k, fits in answers if not fits and run.purse.is_next((run.run_id, k))]
+        ):
             await asyncio.sleep(0)
     return first[0]
 

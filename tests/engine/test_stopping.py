@@ -286,7 +286,7 @@ def test_a_step_within_a_step_is_part_of_it(url: str, bodies: Bodies) -> None:
     ]
 
 
-def test_a_workflow_called_in_a_workflow_is_part_of_the_run(url: str, parts: Parts) -> None:
+def test_a_workflow_called_in_a_workflow_is_a_run_of_its_own(url: str, parts: Parts) -> None:
     @workflow
     async def inner() -> str:
         return str(await parts.cleanup())
@@ -296,11 +296,14 @@ def test_a_workflow_called_in_a_workflow_is_part_of_the_run(url: str, parts: Par
         return await inner() + await asyncio.create_task(inner())
 
     assert outlast.run(outer, run_id="r", store=url) == "cleanclean"
-    assert [k for k in kinds(url) if k.startswith("step.started")] == [
-        "step.started cleanup#0",
-        "step.started cleanup#s0.0",
+    assert [k for k in kinds(url) if k.startswith(("step.", "child."))] == [
+        "child.started inner#0",
+        "child.ended inner#0",
+        "child.started inner#1",
+        "child.ended inner#1",
     ]
-    assert [run.run_id for run in outlast.Client(url).runs()] == ["r"]
+    found = {run.run_id for run in outlast.Client(url).runs()}
+    assert found == {"r", "r/inner#0", "r/inner#1"}
 
 
 def test_a_stop_wakes_a_durable_sleep_at_once(url: str, parts: Parts) -> None:

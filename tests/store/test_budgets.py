@@ -195,7 +195,7 @@ def test_a_change_that_changes_nothing_writes_nothing(store: Store) -> None:
 def test_the_life_of_an_attempt(store: Store) -> None:
     store.write(MakeAccount("root", Budget(usd=1, calls=9, turns=2, seconds=100)), durable=True)
     ticket = Ticket("root", "tool#0", 1)
-    reserve = Reserve("root", ask("tool#0"), ran=(1, 2.5))
+    reserve = Reserve("root", ask("tool#0"), ran=("root", 1, 2.5))
     for changes in (
         (CountTurn("root"), reserve),
         (Charge("root", ticket, Usage(Decimal("0.1"), 5)),),
@@ -213,8 +213,9 @@ def test_the_life_of_an_attempt(store: Store) -> None:
 
 def test_time_that_has_run_counts_before_the_attempt_that_tells_of_it(store: Store) -> None:
     store.write(MakeAccount("root", Budget(usd=1, seconds=5)), durable=True)
+    item = Reserve("root", ask("tool#0"), ran=("root", 1, 5.0))
     with pytest.raises(OverBudget) as refused:
-        store.write(Alongside((Reserve("root", ask("tool#0"), ran=(1, 5.0)),)), durable=False)
+        store.write(Alongside((item,)), durable=False)
     assert refused.value.short == Short("seconds", "ran for 5 of 5 seconds", left=0.0)
 
 

@@ -41,6 +41,15 @@ async def _(order: str) -> Outcome[Hit]:
     return Done(Hit(order)) if order else NotDone()
 
 
+@refund.undo
+async def _(order: str, result: Hit) -> None: ...
+
+
+@refund.undo(retry=outlast.Retry(attempts=5), effect="once")
+def cancel(order: str) -> int:
+    return 1
+
+
 class Bank:
     @step
     def book(self, amount: int) -> str:
@@ -50,10 +59,16 @@ class Bank:
 @workflow
 async def desk(ticket: str, urgent: bool = False) -> Hit:
     assert_type(add(1), int)
+    assert_type(cancel("17"), int)
     assert_type(await search("lamp", limit=2), list[Hit])
     assert_type(Bank().book(3), str)
     assert_type(Bank().book.plain(3), str)
     assert_type(Bank.book.plain(Bank(), 3), str)
+    assert_type((await outlast.ask("Go on?")).approved, bool)
+    assert_type(await outlast.ask("How many?", int, details={"a": 1}), int)
+    assert_type(await outlast.wait_signal("hit", Hit, timeout=3), Hit)
+    assert_type(outlast.wait_signal("any").result(), object)
+    await outlast.ask("How many?", int, timeout="soon")  # type: ignore[call-overload]
     async for turn in turns(Desk(chat=[ticket]), max=50):
         assert_type(turn, Desk)
         assert_type(turn.chat, list[str])

@@ -10,13 +10,15 @@ import outlast
 ROOT = Path(outlast.__file__).parent
 
 PUBLIC = """
-    BodyCancelled Breaker BreakerOpen BreakerView Budget Client Cost Current Done Failed Fault
-    InDoubt LogFilter LostRun NoRunContext NotDone NotStorable Outcome OutlastError OutlastWarning
-    OutsideRun Pending Retry RunFailed RunHeld RunKilled RunMismatch RunOwned RunReleased RunStopped
-    RunView RunWaiting Settings Step StepFailed StepTimeout StepView StopRun StoreError StoredEvent
-    Terminal Transient Turns Unknown UnknownRun Unreadable Usage UsageError Verdict Workflow
-    as_completed charge current execute idempotency_key now patched random run sleep step submit
-    turns uuid4 workflow
+    Approval AskTimeout BodyCancelled Breaker BreakerOpen BreakerView Budget ChildFailed ChildHandle
+    ChildKilled ChildView Client Cost Current Denied Done Emitted Events Failed Fault Handle InDoubt
+    KillView Killed LogFilter LostRun MapView NoRunContext NotDone NotStorable Outcome OutlastError
+    OutlastWarning OutsideRun Pending QuestionView Retry RunFailed RunHeld RunKilled RunMismatch
+    RunOwned RunReleased RunStopped RunView RunWaiting Settings SignalView Step StepFailed
+    StepTimeout StepView StopRun StopView StoreError StoreStopped StoredEvent Terminal Transient
+    Turns Unknown UnknownRun Unreadable Usage UsageError Verdict Workflow as_completed ask charge
+    current emit execute idempotency_key map now patched random run serving sleep start start_child
+    step submit turns uuid4 wait_signal workflow
 """.split()
 
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from outlast.api.inbox import Inbox
+from outlast.api.steering import Steering
+from outlast.api.undoing import Undoing
 from outlast.breakers import BreakerView as BreakerView
 from outlast.breakers import Reset, Trip, read_breakers
 from outlast.budgets import TopUp
@@ -34,7 +37,7 @@ class Failed:
     text: str
 
 
-class Client:
+class Client(Steering, Inbox, Undoing):
     """Looks at runs and decides about them, from any process. It executes nothing.
 
     Args:

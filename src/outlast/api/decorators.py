@@ -5,10 +5,12 @@ import inspect
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from types import MethodType
-from typing import Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import ParamSpec, TypeVar, overload
 
+from outlast.api.compensation import compensation
 from outlast.api.options import (
     breaker_of,
+    check_approval,
     check_options,
     cost_of,
     is_async,
@@ -18,11 +20,22 @@ from outlast.api.options import (
     receiver_of,
     signature_of,
 )
+from outlast.api.protocols import Step as Step
+from outlast.api.protocols import Workflow as Workflow
 from outlast.engine.calls import call_async, call_sync
+from outlast.engine.children import call_child, call_child_async
 from outlast.engine.history import RESERVED
 from outlast.engine.run import active_runs
 from outlast.engine.scope import ATTEMPT, SCOPE, Scope
-from outlast.engine.spec import REPEATS, Classify, Match, OnDoubt, StepSpec, WorkflowSpec
+from outlast.engine.spec import (
+    REPEATS,
+    Classify,
+    Match,
+    OnDoubt,
+    OnFailure,
+    StepSpec,
+    WorkflowSpec,
+)
 from outlast.errors import NoRunContext, OutsideRun, UsageError
 from outlast.policy.breaker import Breaker
 from outlast.policy.budget import Budget
@@ -31,58 +44,7 @@ from outlast.policy.retry import Retry
 from outlast.records import Effect
 
 P = ParamSpec("P")
-Q = ParamSpec("Q")
 R = TypeVar("R")
-S = TypeVar("S")
-R_co = TypeVar("R_co", covariant=True)
-
-
-class BoundStep(Protocol[P, R_co]):
-    """A step looked up on an object."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-
-    def plain(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the body itself, recording nothing, even in a run."""
-        ...
-
-
-class Step(Protocol[P, R_co]):
-    """A decorated step: called as before, with a few attributes more."""
-
-    __name__: str
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-
-    def plain(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the body itself, recording nothing, even in a run."""
-        ...
-
-    def reconcile(self, check: Callable[P, object]) -> Callable[P, object]:
-        """Decorator for the function that finds out whether an attempt took effect.
-
-        It takes the step's arguments and returns `Done(value)`, `NotDone()` or `Unknown()`.
-        """
-        ...
-
-    @overload
-    def __get__(self, instance: None, owner: type | None = None) -> "Step[P, R_co]": ...
-    @overload
-    def __get__(
-        self: "Step[Concatenate[S, Q], R_co]", instance: S, owner: type | None = None
-    ) -> BoundStep[Q, R_co]: ...
-
-
-class Workflow(Protocol[P, R_co]):
-    """A decorated workflow: given to `outlast.run` and its kin."""
-
-    __name__: str
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-
-    def plain(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the body itself, outside any run. Its steps are then plain functions too."""
-        ...
 
 
 @overload
@@ -105,6 +67,7 @@ def step(
     breaker: str | Breaker | bool | None = None,
     cost: Costs | None = None,
     poll: bool = False,
+    approval: bool | Callable[..., bool | str] = False,
 ) -> Step[P, R]: ...
 @overload
 def step(
@@ -122,6 +85,7 @@ def step(
     breaker: str | Breaker | bool | None = None,
     cost: Costs | None = None,
     poll: bool = False,
+    approval: bool | Callable[..., bool | str] = False,
 ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 def step(
     fn: Callable[..., object] | None = None,
@@ -140,6 +104,7 @@ def step(
     breaker: str | Breaker | bool | None = None,
     cost: Costs | None = None,
     poll: bool = False,
+    approval: bool | Callable[..., bool | str] = False,
 ) -> object:
     """Make a function a step: in a run, its outcome is recorded and never computed again.
 
@@ -168,6 +133,9 @@ def step(
             switches it off.
         cost: what a call costs: US dollars, a function of the result, an `outlast.Cost`, or `llm`.
         poll: a `read` step that is asked again until the answer changes; the loop guard lets it.
+        approval: a person has to approve of each call before it is made, see `outlast.ask`; a
+            function of the arguments says which calls, with True and False or the question's text.
+            A call that is denied raises `Denied`.
 
     Raises:
         UsageError: the options do not fit together or the function.
@@ -179,6 +147,7 @@ def step(
     if match not in ("arguments", "name"):
         raise UsageError(f"match={match!r}: expected 'arguments' or 'name'")
     check_options(retry, timeout, classify)
+    check_approval(approval)
     if effect != "once" and (in_doubt != "hold" or not_done):
         raise UsageError("in_doubt= and not_done= are for steps with effect='once'")
     if poll and effect != "read":
@@ -218,8 +187,10 @@ def step(
             breaker_declared=declared,
             cost=None if cost is None else cost_of(cost, named),
             poll=poll,
+            approval=approval,
             tool=f"{module_of(fn)}.{getattr(fn, '__qualname__', named)}",
             is_method=bool(receiver_of(fn, signature)),
+            place=f"{module_of(fn)}:{getattr(fn, '__qualname__', named)}",
         )
         made = _make_step(spec)
         return _StepMethod(made) if receiver_of(fn, signature) else made
@@ -237,7 +208,7 @@ def _make_step(spec: StepSpec) -> Callable[..., object]:
             return fn(*args, **kwargs)
         return call(specs[0], scope, args, kwargs)
 
-    specs = [spec]  # replaced as a whole when a reconcile function is registered
+    specs = [spec]  # replaced as a whole when reconcile or undo is registered
     _dress(stepped, fn, spec.name, spec.is_async)
 
     def reconcile(check: Callable[..., object]) -> Callable[..., object]:
@@ -248,8 +219,25 @@ def _make_step(spec: StepSpec) -> Callable[..., object]:
         specs[0] = replace(specs[0], reconcile=check)
         return check
 
+    def undo(
+        compensate: Callable[..., object] | None = None,
+        /,
+        *,
+        retry: Retry | None = None,
+        effect: Effect = "idempotent",
+        timeout: float | None = None,
+    ) -> object:
+        def register(compensate: Callable[..., object]) -> Callable[..., object]:
+            made = compensation(specs[0], compensate, retry, effect, timeout)
+            specs[0] = replace(specs[0], undo=made)
+            return compensate
+
+        return register if compensate is None else register(compensate)
+
     stepped.plain = fn  # type: ignore[attr-defined]
     stepped.reconcile = reconcile  # type: ignore[attr-defined]
+    stepped.undo = undo  # type: ignore[attr-defined]
+    stepped.__outlast_step__ = specs  # type: ignore[attr-defined]
     return stepped
 
 
@@ -300,6 +288,7 @@ def workflow(
     name: str | None = None,
     budget: Budget | None = None,
     max_repeats: int | None = REPEATS,
+    on_failure: OnFailure = "leave",
 ) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
 def workflow(
     fn: Callable[..., object] | None = None,
@@ -308,6 +297,7 @@ def workflow(
     name: str | None = None,
     budget: Budget | None = None,
     max_repeats: int | None = REPEATS,
+    on_failure: OnFailure = "leave",
 ) -> object:
     """Make a function a workflow, to be started with `outlast.run` and its kin.
 
@@ -320,6 +310,8 @@ def workflow(
         budget: what each of its runs may spend; no limits by default, and no money.
         max_repeats: how often in a row a tool may be called with the same arguments and end in the
             same way; then the run is held. None for as often as it likes.
+        on_failure: what becomes of its completed steps when it raises: `leave` them as they are, or
+            `undo` them, in reverse order.
 
     Raises:
         UsageError: the options are not what they should be.
@@ -330,6 +322,8 @@ def workflow(
         isinstance(max_repeats, bool) or not isinstance(max_repeats, int) or max_repeats < 1
     ):
         raise UsageError(f"max_repeats={max_repeats!r}: a whole number above 0 or None is expected")
+    if on_failure not in ("leave", "undo"):
+        raise UsageError(f"on_failure={on_failure!r}: expected 'leave' or 'undo'")
 
     def decorate(fn: Callable[..., object]) -> object:
         spec = WorkflowSpec(
@@ -340,15 +334,21 @@ def workflow(
             module=fn.__module__ or "",  # none for code that was compiled without a name
             budget=budget,
             max_repeats=max_repeats,
+            on_failure=on_failure,
         )
 
+        call = call_child_async if spec.is_async else call_child
+
         def started(*args: object, **kwargs: object) -> object:
-            if SCOPE.get() is None:
+            scope = SCOPE.get()
+            if scope is None:
                 raise OutsideRun(
                     f"workflow {spec.name} was called outside a run; start it with "
                     f"outlast.run({spec.name}, ...), or call {spec.name}.plain(...)"
                 )
-            return fn(*args, **kwargs)
+            if ATTEMPT.get() is not None:  # a part of the step
+                return fn(*args, **kwargs)
+            return call(spec, scope, args, kwargs)
 
         _dress(started, fn, spec.name, spec.is_async)
         started.plain = fn  # type: ignore[attr-defined]

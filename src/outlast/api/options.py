@@ -83,6 +83,16 @@ def check_options(retry: object, timeout: object, classify: object) -> None:
         )
 
 
+def check_approval(approval: object) -> None:
+    """Refuse what neither says whether a step needs leave nor is a plain function that does."""
+    if isinstance(approval, bool) or (callable(approval) and not is_async(approval)):
+        return
+    raise UsageError(
+        f"approval={approval!r}: True, or a plain function of the step's arguments is expected "
+        "that returns True, False or the text of the question"
+    )
+
+
 def breaker_of(
     given: str | Breaker | bool | None, own: str, retry: Retry
 ) -> tuple[Breaker | None, bool]:

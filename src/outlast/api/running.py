@@ -1,10 +1,12 @@
-"""`run`, `execute` and `submit`: from a workflow and its arguments to a result or an error."""
+"""`run`, `execute`, `start` and `submit`: from a workflow and its arguments to a result, an error,
+or a handle on a run."""
 
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar, TypeVarTuple, overload
 
+from outlast.api.handles import Handle, handle_for
 from outlast.engine.scope import ATTEMPT, SCOPE
 from outlast.engine.spec import Settings, workflow_spec
 from outlast.errors import UsageError
@@ -19,6 +21,7 @@ from outlast.worker.execution import (
     run_plan,
 )
 from outlast.worker.loader import module_being_imported
+from outlast.worker.pool import poke_pools
 from outlast.worker.stores import OpenStore, get_store
 
 R = TypeVar("R")
@@ -139,22 +142,77 @@ async def execute(
     return await execute_plan(plan, opened)
 
 
+@overload
 def submit(
-    workflow: Callable[[*Ts], object],
+    workflow: Callable[[*Ts], Awaitable[R]],
     *args: *Ts,
     run_id: str | None = None,
     store: str | None = None,
     tags: Mapping[str, str] | None = None,
     budget: Budget | None = None,
-) -> str:
-    """Create a run without executing it; `outlast resume --all` takes it up.
+) -> Handle[R]: ...
+@overload
+def submit(
+    workflow: Callable[[*Ts], R],
+    *args: *Ts,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
+) -> Handle[R]: ...
+def submit(
+    workflow: Callable[..., object],
+    *args: object,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
+) -> Handle[object]:
+    """Record a run, durably, and return a handle on it without executing it. A worker takes it up:
+    `outlast.serving` in this process or another one, `outlast worker`, `outlast resume --all`.
 
-    Returns its run id. Arguments and errors are those of `run`.
+    The same id with the same arguments returns the same run. Arguments and errors are those of
+    `run`.
     """
     plan, opened = _plan(workflow, args, run_id, store, tags, True, "raise", None, budget)
     assert plan.new is not None
     opened.store.write(creation(plan.new, opened), durable=True)
-    return plan.run_id
+    poke_pools(opened.store.path)
+    return handle_for(opened, plan.spec, plan.run_id)
+
+
+@overload
+async def start(
+    workflow: Callable[[*Ts], Awaitable[R]],
+    *args: *Ts,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
+) -> Handle[R]: ...
+@overload
+async def start(
+    workflow: Callable[[*Ts], R],
+    *args: *Ts,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
+) -> Handle[R]: ...
+async def start(
+    workflow: Callable[..., object],
+    *args: object,
+    run_id: str | None = None,
+    store: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
+) -> Handle[object]:
+    """`submit` for code in an event loop; the same arguments, handle and errors."""
+    plan, opened = _plan(workflow, args, run_id, store, tags, True, "raise", None, budget)
+    assert plan.new is not None
+    await opened.store.awrite(creation(plan.new, opened), durable=True)
+    poke_pools(opened.store.path)
+    return handle_for(opened, plan.spec, plan.run_id)
 
 
 # ---- plans
@@ -174,7 +232,7 @@ def _plan(
     if SCOPE.get() is not None and ATTEMPT.get() is None:
         raise UsageError(
             "a run cannot be started in workflow code, where each replay would start another one: "
-            "call the workflow itself, then its steps are part of this run, or start it in a step"
+            "call the workflow itself, which makes it a child run, or start it in a step"
         )
     module = module_being_imported()
     if module is not None:

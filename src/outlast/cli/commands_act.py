@@ -58,7 +58,7 @@ def run(
     """Start a run, or resume it if it exists, and wait for its end."""
     workflow = _workflow_of(target)
     if arguments is not None:
-        _parse(arguments, "ARGS")  # What it must hold is known once the workflow is imported.
+        parse_json(arguments, "ARGS")  # What it must hold is known once the workflow is imported.
     caller = caller_of(ctx)
     order = Order(
         store=caller.url,
@@ -99,7 +99,7 @@ def settle(
         raise UsageError("say one of --done JSON, --not-done and --failed TEXT")
     decision: Done[object] | NotDone | Failed
     if done is not None:
-        decision = Done(_parse(done, "--done"))
+        decision = Done(parse_json(done, "--done"))
     elif failed is not None:
         decision = Failed(failed)
     else:
@@ -166,12 +166,21 @@ def _workflow_of(target: str) -> str:
     return name.replace(".", "-")
 
 
-def _parse(text: str, what: str) -> object:
+def parse_json(text: str, what: str) -> object:
+    """The data in an argument that is JSON.
+
+    Raises:
+        UsageError: it is none.
+    """
     try:
         return json.loads(text, parse_constant=_not_json)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
-        hint = """; text needs quotes of its own: '"receipt 17"'""" if what == "--done" else ""
+        hint = (
+            """; text needs quotes of its own: '"receipt 17"'"""
+            if what in ("--done", "JSON")
+            else ""
+        )
         raise UsageError(
             f"{what} is not JSON: {error.msg} at {where}: {short(text, 60)}{hint}"
         ) from error

@@ -7,12 +7,12 @@ import typer
 from rich.text import Text
 
 from outlast.api.client import BreakerView, Client
-from outlast.cli.commands_read import JsonOption, client_of, missing_store
+from outlast.cli.commands_read import JsonOption, caller_of, client_of, missing_store
 from outlast.cli.executing import operator
 from outlast.cli.jsonout import breaker_json
 from outlast.cli.output import err, out, printable, write_json
 from outlast.cli.render import breaker_list, breaker_state
-from outlast.cli.wording import clock
+from outlast.cli.wording import clock, stop_words
 from outlast.errors import StoreError
 from outlast.world import World
 
@@ -32,7 +32,9 @@ def breakers(ctx: typer.Context, as_json: JsonOption = False) -> int:
     views: list[BreakerView] = []
     if not missing:
         with client_of(ctx) as client:
-            views = client.breakers()
+            views, stop = client.breakers(), client.stopped()
+        if stop is not None:
+            (err() if as_json else out()).lines([stop_words(stop, caller_of(ctx))])
     if as_json:
         write_json([breaker_json(view) for view in views])
     elif views:

@@ -14,9 +14,9 @@ from outlast.api.client import Client, Verdict
 from outlast.cli.jsonout import event_json, run_json, verdict_json
 from outlast.cli.output import err, out, printable, write_json
 from outlast.cli.render import journal_lines, run_details, run_list, verdict_lines
-from outlast.cli.wording import Caller
+from outlast.cli.wording import Caller, stop_words
 from outlast.errors import StoreError, Unreadable, UsageError
-from outlast.records import RunView, Status
+from outlast.records import RunView, Status, StopView
 from outlast.store.open import parse_url
 from outlast.world import World
 
@@ -85,14 +85,18 @@ def ls(
     wanted = _status(status)
     missing = missing_store(ctx)
     views: list[RunView] = []
+    stop: StopView | None = None
     if not missing:
         with client_of(ctx) as client:
+            stop = client.stopped()
             if status == INTERRUPTED:
                 views = _interrupted(client, workflow)[:limit]
             else:
                 views = client.runs(status=wanted, workflow=workflow, limit=limit)
             if as_json:  # Programs get the steps too, which a list does not bring.
                 views = [_with_steps(client, view) for view in views]
+    if stop is not None:
+        (err() if as_json else out()).lines([stop_words(stop, caller_of(ctx))])
     if as_json:
         write_json([run_json(view) for view in views])
     elif views:

@@ -20,11 +20,12 @@ from outlast.cli.executing import (
 )
 from outlast.cli.jsonout import run_json
 from outlast.cli.limits import parse_added, parse_charged
-from outlast.cli.output import err, printable, write_json
+from outlast.cli.output import err, out, printable, write_json
 from outlast.cli.resume_all import resume_all
-from outlast.cli.wording import Caller
+from outlast.cli.wording import Caller, stop_words
 from outlast.errors import UsageError
-from outlast.worker.order import Order
+from outlast.records import RunView
+from outlast.worker.order import COMPLETED, Order
 
 AddOption = Annotated[
     list[str] | None,
@@ -59,19 +60,34 @@ def resume(
             "drops what a `once` step did.",
         ),
     ] = None,
+    revive: Annotated[
+        bool, typer.Option("--revive", help="First take back that it was killed.")
+    ] = False,
+    queue: Annotated[
+        bool,
+        typer.Option("--queue", help="Only let it go on: whoever takes up runs executes it."),
+    ] = False,
     in_process: InProcessOption = False,
     wait: WaitOption = False,
     no_wait: NoWaitOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Go on with a run that was interrupted, held or queued."""
+    """Go on with a run that was interrupted, paused, held or queued."""
     if (run is None) != every:
         raise UsageError("name one run, or say --all: outlast resume RUN, outlast resume --all")
-    given = {"--accept-from STEP": accept_from, "--add LIMITS": add, "--charge usd=AMOUNT": charge}
+    given = {
+        "--accept-from STEP": accept_from,
+        "--add LIMITS": add,
+        "--charge usd=AMOUNT": charge,
+        "--revive": revive,
+        "--queue": queue,
+    }
     for option, value in given.items():
-        if every and value not in (None, []):
+        if every and value not in (None, [], False):
             name = option.split()[0]
             raise UsageError(f"{name} belongs to one run: outlast resume RUN {option}")
+    if queue and accept_from is not None:
+        raise UsageError("--queue loads no code, which --accept-from STEP needs")
     caller = caller_of(ctx)
     order = Order(
         store=caller.url,
@@ -87,19 +103,46 @@ def resume(
     with client_of(ctx) as client:
         if run is None:
             return resume_all(client, order, caller, as_json)
-        return _resume_one(client, run, order, caller, (add or [], charge or []), as_json)
+        before = client.run(run)
+        run_id = before.run_id
+        if revive:
+            client.revive(run_id, by=operator())
+            err().lines([Text(f"the kill of run {printable(run_id)} was taken back")])
+        budget = (add or [], charge or [])
+        if queue:
+            _add_budget(client, run_id, *budget)
+            return _let_go_on(client, run_id, caller, as_json)
+        return _resume_one(client, before, order, caller, budget, as_json)
+
+
+def _let_go_on(client: Client, run_id: str, caller: Caller, as_json: bool) -> int:
+    """Resume a run without executing it here."""
+    view = client.resume(run_id, by=operator())
+    if as_json:
+        write_json(run_json(view))
+    else:
+        how = "interrupted" if view.interrupted else view.status
+        where = f"goes on in {view.owner}" if view.owner else f"is {how}: a worker takes it up"
+        out().lines([Text(printable(f"run {run_id} {where}"))])
+    if view.stopped is not None:
+        err().lines([stop_words(view.stopped, caller)])
+    return COMPLETED
 
 
 def _resume_one(
     client: Client,
-    run: str,
+    before: RunView,
     order: Order,
     caller: Caller,
     budget: tuple[list[str], list[str]],
     as_json: bool,
 ) -> int:
-    run_id = client.run(run).run_id
+    run_id = before.run_id
     added = _add_budget(client, run_id, *budget)
+    if before.reason == "paused" and before.owner is not None:
+        # It lets a step come to its end, and goes on by itself then.
+        client.resume(run_id, by=operator())
+        err().lines([Text(printable(f"run {run_id} goes on in {before.owner}"))])
     code, view = execute(client, structs.replace(order, run_id=run_id), as_json)
     if view:
         report(view, code, caller, as_json)

@@ -15,7 +15,7 @@ from outlast.cli.progress import Progress, look
 from outlast.cli.render import doubt, pretty
 from outlast.cli.screen import Screen
 from outlast.cli.tracebacks import last_user_frame
-from outlast.cli.wording import Caller, advice, duration
+from outlast.cli.wording import Caller, advice, duration, kill_words, stop_words
 from outlast.records import FINAL, RunView, Status
 from outlast.worker.order import (
     COMPLETED,
@@ -69,6 +69,9 @@ def execute(client: Client, order: Order, as_json: bool) -> tuple[int, RunView |
 def report(view: RunView, code: int, caller: Caller, as_json: bool) -> None:
     """Say how it ended: the result on stdout, everything else on stderr."""
     terminal = err()
+    refused = code == HELD and view.status != "held"  # the worker has told of the stop
+    if view.stopped is not None and not refused:
+        terminal.lines([stop_words(view.stopped, caller)])
     if code not in (*RELEASED, OWNED) and view.status != ENDS.get(code):
         return  # It did not come to that: the worker has said why in a line of its own.
     if code == COMPLETED:
@@ -94,11 +97,14 @@ def headline(view: RunView, code: int) -> Text:
         what = "was cut off: its process had to be ended; nothing that is done is lost"
     elif code in RELEASED and view.status not in FINAL:
         what = "was released by this process; nothing that is done is lost"
+    elif view.kill is not None:
+        what = f"was {kill_words(view.kill)}"
     else:
         # The reason of a failure is the class of its error, which the error's text begins with.
         reason = f" ({view.reason})" if view.reason and not view.error else ""
         verb = "" if view.status in FINAL and view.status != "killed" else "is "
-        why = view.error or (view.detail if view.reason != "in-doubt" else None)
+        told = view.reason == "in-doubt" or view.status == "waiting"  # in what follows
+        why = view.error or (None if told else view.detail)
         place = last_user_frame(view.traceback or "")
         why = f"{why} ({place})" if place else why
         what = f"{verb}{view.status}{reason}" + (f": {why}" if why else "")

@@ -4,6 +4,8 @@ from msgspec import DecodeError, Raw, json
 from msgspec.structs import asdict
 
 from outlast import events
+from outlast.cli.family_words import of_family
+from outlast.cli.mail_words import of_mail
 from outlast.cli.output import printable
 from outlast.cli.wording import clock, cost
 from outlast.events import decode
@@ -28,12 +30,35 @@ def _say(event: events.Event) -> str:
             )
         case events.RunBudgeted():
             return _budgeted(event)
+        case events.RunUndoing():
+            return f"to be undone{_by(event.by)}" + (f", down to {event.to}" if event.to else "")
+        case events.RunUndone():
+            undone, left = ", ".join(event.undone), ", ".join(event.left)
+            return f"undone: {undone or 'nothing'}" + (f"; left as it is: {left}" if left else "")
         case events.StepRefused():
             return _refused(event)
         case events.StepCharged():
             return _charged(event)
+        case events.RunKilled():
+            above = f", together with {event.parent}" if event.parent else ""
+            return f"killed{_by(event.by)}{above}, {event.grace:g} s of grace{_why(event.why)}"
+        case events.RunStopped():
+            return _stopped(event)
+        case events.RunRevived():
+            above = f", together with {event.parent}" if event.parent else ""
+            return f"the kill was taken back{_by(event.by)}{above}"
+        case (
+            events.WaitOpened()
+            | events.WaitEnded()
+            | events.WaitRefused()
+            | events.SignalSent()
+            | events.QuestionAnswered()
+        ):
+            return of_mail(event)
+        case events.RunResumed():
+            return f"to go on{_by(event.by or 'an operator')}"
         case _:
-            return _of_breaker(event)
+            return of_family(event) or _of_breaker(event)
 
 
 def _of_breaker(event: events.Event) -> str:
@@ -51,6 +76,11 @@ def _of_breaker(event: events.Event) -> str:
             return f"closed{_by(event.by or 'an operator')}, its settings forgotten"
         case events.BreakerTripped():
             return f"opened{_by(event.by or 'an operator')} until {clock(event.until)}"
+        case events.StoreStopped():
+            kill = ", with a kill of every run" if event.kill else ""
+            return f"emergency stop{_by(event.by)}{kill}{_why(event.why)}"
+        case events.StoreAllowed():
+            return f"the emergency stop was ended{_by(event.by)}"
         case events.BreakerDeclared():
             return f"settings of step {event.step}: {_numbers(event.settings)}"
         case _:
@@ -63,6 +93,18 @@ def _call(step: str, run_id: str) -> str:
 
 def _by(who: str) -> str:
     return f" by {who}" if who else ""
+
+
+def _why(reason: str) -> str:
+    return f": {reason}" if reason else ""
+
+
+def _stopped(event: events.RunStopped) -> str:
+    ended = f"; ended from outside: {', '.join(event.ended)}" if event.ended else ""
+    if event.survivors:
+        left = f"could not be ended: {', '.join(event.survivors)}"
+        return f"{left}{ended} ({event.by}, after {event.seconds:g} s)"
+    return f"nothing of it runs any more, after {event.seconds:g} s ({event.by}){ended}"
 
 
 def _budgeted(event: events.RunBudgeted) -> str:

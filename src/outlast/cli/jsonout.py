@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from outlast.amounts import in_words
 from outlast.api.client import BreakerView, Verdict
-from outlast.records import RunView, StoredEvent
+from outlast.records import Killed, RunView, StopView, StoredEvent
 
 
 def run_json(view: RunView) -> dict[str, object]:
@@ -16,6 +16,24 @@ def run_json(view: RunView) -> dict[str, object]:
     text (`"0.30"`, or `"unlimited"`), so that it stays exact."""
     # What a workflow returned is plain data already, and stays as it is.
     return {**_plain_fields(asdict(view)), "result": view.result}
+
+
+def killed_json(killed: Killed) -> dict[str, object]:
+    """What a kill has come to: the fields of `Killed`, and in the place of `kill` those of
+    `KillView`, if there are any. Times are seconds since the epoch."""
+    return {
+        "run_id": killed.run_id,
+        "outcome": killed.outcome,
+        "status": killed.status,
+        **({} if killed.kill is None else _plain_fields(asdict(killed.kill))),
+        "children": [killed_json(child) for child in killed.children],
+        "problem": killed.problem,
+    }
+
+
+def stop_json(stop: StopView | None) -> dict[str, object] | None:
+    """An emergency stop: all fields of `StopView`. Times are seconds since the epoch."""
+    return None if stop is None else asdict(stop)
 
 
 def breaker_json(view: BreakerView) -> dict[str, object]:

@@ -21,10 +21,14 @@ from outlast import errors
 from outlast.cli import (
     commands_act,
     commands_breakers,
+    commands_control,
     commands_demo,
     commands_read,
     commands_replay,
     commands_resume,
+    commands_signal,
+    commands_undo,
+    commands_worker,
 )
 from outlast.cli.output import err, printable
 from outlast.cli.wording import Caller
@@ -54,10 +58,19 @@ for _command in (
     commands_read.show,
     commands_read.journal,
     commands_resume.resume,
+    commands_control.kill,
+    commands_control.pause,
+    commands_control.stop_all,
+    commands_control.allow,
     commands_act.settle,
+    commands_signal.signal,
+    commands_signal.inbox,
+    commands_signal.answer,
     commands_act.fork,
+    commands_undo.undo,
     commands_replay.replay,
     commands_read.verify,
+    commands_worker.worker,
     commands_demo.demo,
 ):
     app.command()(_command)

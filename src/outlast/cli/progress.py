@@ -12,6 +12,7 @@ from rich.status import Status
 from rich.text import Text
 
 from outlast.api.client import Client
+from outlast.cli.family_words import map_words
 from outlast.cli.output import Terminal, printable, short
 from outlast.cli.wording import COLOURS, retries, retry, took
 from outlast.errors import StoreError, UnknownRun
@@ -84,6 +85,7 @@ def now_doing(view: RunView) -> str:
         if step.status == "running"
     ]
     parts = [printable(view.run_id), ", ".join(current) or view.status]
+    parts += [map_words(one) for one in view.maps if not one.ended]
     parts.append(f"{view.finished} done")
     if view.turn is not None:
         parts.append(f"turn t{view.turn}")

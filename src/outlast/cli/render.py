@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from outlast.api.client import BreakerView, Verdict
+from outlast.cli.family_words import family_lines
 from outlast.cli.journal_words import in_words
+from outlast.cli.mail import mail_lines
 from outlast.cli.output import columns, printable, short
 from outlast.cli.tracebacks import without_error
 from outlast.cli.wording import (
@@ -16,13 +18,16 @@ from outlast.cli.wording import (
     clock,
     cost,
     duration,
+    kill_words,
     retries,
     status_text,
+    stop_words,
+    stopping,
     took,
     tries,
 )
 from outlast.journal import STORE
-from outlast.records import FINAL, RunView, StepView, StoredEvent
+from outlast.records import FINAL, Killed, RunView, StepView, StoredEvent
 
 BAR = 28
 """Width of the bar of a step in the timeline, in characters."""
@@ -61,8 +66,12 @@ def run_details(
     Args:
         width: of the terminal, which the table of the steps is to fit; None if it is none.
     """
+    if view.stopped is not None:
+        yield stop_words(view.stopped, caller)
     yield from _header(view, now)
     yield from _needs(view, caller, now)
+    yield from mail_lines(view, caller, now)
+    yield from family_lines(view)
     if view.steps:
         yield Text()
         yield from timeline(view, now, width)
@@ -96,19 +105,36 @@ def _header(view: RunView, now: float) -> Iterator[Text]:
         facts.append(f"executed by {view.owner}")
     if view.forked_from is not None:
         facts.append(f"forked from {view.forked_from} at {view.forked_at}")
+    if view.parent is not None:
+        facts.append(f"child of {view.parent}")
     facts += [f"{key}={value}" for key, value in view.tags.items()]
     facts.append(f"trace {view.trace_id}")
     yield Text(printable(", ".join(facts)), style="dim")
+    if view.kill is not None:
+        yield Text(kill_words(view.kill), style=COLOURS[view.status])
     for line in view.budget:
         yield Text(f"budget: {printable(line)}", style="dim")
+    if view.undone is not None:
+        yield from undone_lines(view)
     if view.error:
         yield Text(printable(view.error), style="red")
         for line in without_error(view.traceback or "", view.error):
             yield Text(printable(line), style="dim")
-    # A doubt is shown with all that is known about it, see `doubt`; an error stands above.
-    elif view.detail and view.reason != "in-doubt":
+    # A doubt is shown with all that is known about it, see `doubt`, and so is what it waits for; an
+    # error stands above.
+    elif (
+        view.detail and view.reason != "in-doubt" and view.kill is None and view.status != "waiting"
+    ):
         for line in view.detail.split("\n"):
             yield Text(printable(line), style=COLOURS[view.status])
+
+
+def undone_lines(view: RunView) -> Iterator[Text]:
+    """What was undone of a run, and what is left that may have taken effect."""
+    undone, left = (", ".join(map(printable, keys or ())) for keys in (view.undone, view.left))
+    yield Text(f"undone: {undone or 'nothing'}")
+    if left:
+        yield Text(f"left as it is: {left}", style="yellow")
 
 
 def _step_count(view: RunView) -> str:
@@ -211,6 +237,8 @@ def _outcome(step: StepView) -> Text:
         text.append(f", {TWICE}", style="yellow")
     if step.inner:
         text.append(f", client retried too: {printable(step.inner)}", style="yellow")
+    if step.late is not None and step.status != "completed":
+        text.append(f", {printable(step.late)} came too late: kept as evidence", style="yellow")
     if step.retry_at is not None:
         text.append(f" until {clock(step.retry_at)}")
     if step.error and step.status != "in-doubt":
@@ -270,6 +298,25 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> Iterator[Text]:
             line.append(f"ALTERED{where}", style="bold red")
             line.append(f"  {printable(verdict.problem or '')}")
         yield line
+
+
+def killed_lines(killed: Killed, caller: Caller) -> Iterator[Text]:
+    """What a kill has come to: a line for the run, what of it still runs, and its children."""
+    run = printable(killed.run_id)
+    kill = killed.kill
+    if killed.outcome == "refused":
+        yield Text(f"run {run} was not killed: {printable(killed.problem or '')}", style="red")
+    elif kill is None:
+        verb = "has" if killed.status in ("completed", "failed") else "is"
+        yield Text(f"run {run} {verb} already {killed.status}; nothing was changed")
+    else:
+        before = "was already " if killed.outcome == "already" else ""
+        yield Text.assemble(f"run {run} {before}", (kill_words(kill), COLOURS["killed"]))
+        nothing = ["nothing of it was being executed"] if kill.stopped else []
+        for line in stopping(kill, killed.run_id, caller) or nothing:
+            yield Text(f"  {line}")
+    for child in killed.children:
+        yield from killed_lines(child, caller)
 
 
 def breaker_list(views: Sequence[BreakerView], now: float) -> Iterator[Text]:

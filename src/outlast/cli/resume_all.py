@@ -13,10 +13,10 @@ from outlast.api.client import Client
 from outlast.cli.executing import RELEASED, execute, headline, report
 from outlast.cli.jsonout import run_json
 from outlast.cli.output import err, printable, write_json
-from outlast.cli.wording import Caller, clock, duration, waits_for
+from outlast.cli.wording import Caller, clock, duration, stop_words, waits_for
 from outlast.errors import OutlastError, StoreError, Unreadable
-from outlast.records import RunView
-from outlast.worker.order import INTERRUPTED, TERMINATED, WAITING, Order
+from outlast.records import FINAL, RunView
+from outlast.worker.order import HELD, INTERRUPTED, TERMINATED, WAITING, Order
 from outlast.worker.work import exit_code
 from outlast.world import World
 
@@ -26,6 +26,9 @@ PATIENCE = 5.0
 PAUSE = 1.0
 """Longest pause, in seconds, between two looks at what is due: the clock may be set meanwhile, and
 other runs may come."""
+
+
+_LEFT = Text("outlast: interrupted; the runs that wait were left as they are")
 
 
 def resume_all(client: Client, order: Order, caller: Caller, as_json: bool) -> int:
@@ -43,6 +46,7 @@ def resume_all(client: Client, order: Order, caller: Caller, as_json: bool) -> i
     patient = order.wait is not False
     order = structs.replace(order, wait=PATIENCE if patient else False)
     try:
+        _check_allowed(client, caller)
         if patient:
             while (run_id := _next(client, round_.over)) is not None:
                 round_.execute(structs.replace(order, run_id=run_id))
@@ -52,7 +56,7 @@ def resume_all(client: Client, order: Order, caller: Caller, as_json: bool) -> i
         stopped = None
     except _Stopped as stop:
         stopped = stop.code
-        err().lines([Text("outlast: interrupted; the runs that wait were left as they are")])
+        err().lines([stop.said])
     if as_json:
         write_json([run_json(view) for view in round_.views.values()])
     elif not round_.codes and stopped is None:
@@ -63,11 +67,22 @@ def resume_all(client: Client, order: Order, caller: Caller, as_json: bool) -> i
 
 
 class _Stopped(BaseException):
-    """A signal asked this command to end."""
+    """A signal, or the emergency stop, asked this command to end; `said` says so."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, said: Text = _LEFT) -> None:
         super().__init__(code)
-        self.code = code
+        self.code, self.said = code, said
+
+
+def _check_allowed(client: Client, caller: Caller) -> None:
+    """Go on only if no emergency stop is in force.
+
+    Raises:
+        _Stopped: it is.
+    """
+    stop = client.stopped()
+    if stop is not None:
+        raise _Stopped(HELD, stop_words(stop, caller))
 
 
 class _Round:
@@ -90,7 +105,7 @@ class _Round:
         """Go on with one run. One that cannot be read does not keep the others from theirs.
 
         Raises:
-            _Stopped: a signal has come meanwhile; the run was released.
+            _Stopped: a signal or the emergency stop has come meanwhile; the run was released.
         """
         run_id = order.run_id
         try:
@@ -107,6 +122,8 @@ class _Round:
             lines = [headline(view, code), *map(Text, waits_for(view, World().wall()))]
             err().lines(lines)
             return
+        if view is not None and view.stopped is not None and view.status not in FINAL:
+            raise _Stopped(HELD, stop_words(view.stopped, self._caller))
         self.over.add(run_id)
         if view is not None:
             report(view, code, self._caller, self._as_json)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from outlast.amounts import in_words
 from outlast.cli.output import printable
-from outlast.records import RunView, StepView, Usage
+from outlast.records import KillView, RunView, StepView, StopView, Usage
 from outlast.worker.stores import reaching, url_or_default
 
 COLOURS = {
@@ -104,6 +104,10 @@ def status_text(view: RunView) -> Text:
         text.append(f" ({printable(_REASONS.get(view.reason, view.reason))})")
     if view.interrupted:
         text.append(", interrupted", style=COLOURS["interrupted"])
+    if view.reason == "paused" and view.owner is not None:
+        text.append(", a step still runs", style="yellow")
+    if view.kill is not None and not view.kill.stopped:
+        text.append(", still in a process", style="yellow")
     if view.damaged is not None:
         text.append(", damaged", style="red")
     return text
@@ -139,8 +143,19 @@ def advice(view: RunView, caller: Caller, now: float) -> list[str]:
 
 
 def _advice_for_ended(view: RunView, caller: Caller) -> list[str]:
-    verb = "has failed" if view.status == "failed" else "was killed"
-    again = f"It {verb} for good. To try again, run it under another --id. "
+    if view.undone is not None:
+        still = [] if view.kill is None else stopping(view.kill, view.run_id, caller)
+        again = "It was undone, so nothing goes on from here. To try again, run it under another"
+        return [*still, f"{again} --id."]
+    if view.kill is not None:
+        return [
+            *stopping(view.kill, view.run_id, caller),
+            "It was killed and does not come back by itself. To take that back and go on with it:",
+            "  " + caller.command("resume", view.run_id, "--revive"),
+            "To go on with a copy of what it has done:",
+            "  " + caller.command("fork", view.run_id, "--from", "@end"),
+        ]
+    again = "It has failed for good. To try again, run it under another --id. "
     last = view.steps[-1] if view.steps else None
     if last is None or last.status != "failed":
         fork = caller.command("fork", view.run_id, "--from", "@end")
@@ -159,12 +174,15 @@ def _advice_for_ended(view: RunView, caller: Caller) -> list[str]:
 
 def waits_for(view: RunView, now: float) -> list[str]:
     """What a run waits for, and until when; nothing if it can go on."""
+    if view.status == "waiting" and view.due_at is None:
+        what = printable(view.detail or "waits for something from outside")
+        return [f"It {what}" if what.endswith("?") else f"It {what}."]
     if view.status != "waiting" or view.due_at is None or view.due_at <= now:
         return []
     until = f"until {clock(view.due_at)} (in {duration(view.due_at - now)})"
     next_ = min((step for step in view.steps if retries(step)), key=_retry_at, default=None)
     if next_ is None or _retry_at(next_) > view.due_at:
-        return [f"It sleeps {until}."]
+        return [f"It {printable(view.detail)}, {until}." if view.detail else f"It sleeps {until}."]
     return [f"It waits {until}: {retry(next_)}."]
 
 
@@ -183,6 +201,57 @@ def retry(step: StepView) -> str:
     if step.breaker:
         return f"breaker {printable(step.breaker)} does not let {printable(step.key)} be called"
     return f"{printable(step.key)} is tried again then"
+
+
+def stop_words(stop: StopView, caller: Caller) -> Text:
+    """The emergency stop of a store, in a line that nobody overlooks."""
+    who = f" by {stop.by}" if stop.by else ""
+    why = f": {stop.why}" if stop.why else ""
+    said = (
+        f"EMERGENCY STOP since {clock(stop.since)}{who}{why}. No step begins and no run is taken "
+        f"up until: {caller.command('allow')}"
+    )
+    return Text(printable(said), style="bold red")
+
+
+def kill_words(kill: KillView) -> str:
+    """By whom a run was killed, when and why."""
+    who = f" by {kill.by}" if kill.by else ""
+    above = f", together with {kill.parent}" if kill.parent else ""
+    why = f": {kill.why}" if kill.why else ""
+    return printable(f"killed{who} at {clock(kill.at)}{above}{why}")
+
+
+def stopping(kill: KillView, run_id: str, caller: Caller) -> list[str]:
+    """What is still executed of a killed run, one line each; commands stand indented."""
+    lines = []
+    if kill.ended:
+        lines.append(f"ended from outside: {printable(', '.join(kill.ended))}")
+    if kill.survivors:
+        lines.append(f"could not be ended: {printable(', '.join(kill.survivors))}")
+    if kill.stopped and kill.seconds is not None:
+        lines.append(f"nothing of it runs any more (after {duration(kill.seconds)})")
+    if kill.owner is not None:
+        lines += [
+            f"{printable(kill.owner)} has not let go of it yet; nothing more can open or be "
+            "recorded there. To end that process, with all that it executes:",
+            "  " + caller.command("kill", run_id, "--hard"),
+        ]
+    return lines
+
+
+def pausing(view: RunView, caller: Caller) -> list[str]:
+    """What a pause has come to, one line each; commands stand indented."""
+    resume = "  " + caller.command("resume", view.run_id)
+    if view.reason != "paused":
+        said = f"run {view.run_id} is {view.status} already ({view.reason}), and stays so"
+        return [printable(said)]
+    running = [step.key for step in view.steps if step.status == "running" and not retries(step)]
+    what = f"run {view.run_id} is {view.detail or 'paused'}"
+    if view.owner is not None and running:
+        verb = "runs" if len(running) == 1 else "run"
+        what = f"pausing: {', '.join(running)} still {verb} in {view.owner}; {what} then"
+    return [printable(f"{what}. To go on:"), resume]
 
 
 _HELD = {
@@ -223,6 +292,8 @@ def _advice_for_held(view: RunView, caller: Caller) -> list[str]:
     if view.reason == "looping":
         journal = caller.command("journal", view.run_id)
         return ["To see what the tool answered:", f"  {journal}", _HELD[view.reason]]
+    if view.reason == "undo-failed" and view.held_at is not None:
+        return _advice_for_failed_undo(view.held_at, view.run_id, caller)
     if view.reason != "in-doubt" or not doubts:
         return [_HELD.get(view.reason or "", "Deal with the cause, then:")]
     lines = ["Find out whether it happened, say so with one of these, and then resume:"]
@@ -230,6 +301,15 @@ def _advice_for_held(view: RunView, caller: Caller) -> list[str]:
         for answer in (("--done", '"TEXT"'), ("--not-done",), ("--failed", "TEXT")):
             lines.append("  " + caller.command("settle", view.run_id, step.key, *answer))
     return lines
+
+
+def _advice_for_failed_undo(step: str, run_id: str, caller: Caller) -> list[str]:
+    return [
+        "If you have undone it yourself, or it is to stay as it is, say so, and then resume:",
+        "  " + caller.command("settle", run_id, step, "--done", "null"),
+        "  " + caller.command("settle", run_id, step, "--failed", "TEXT"),
+        "Otherwise deal with the cause. To let it be tried again:",
+    ]
 
 
 def _or_declare(view: RunView) -> list[str]:

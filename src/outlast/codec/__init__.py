@@ -8,6 +8,7 @@ from outlast.codec.exceptions import encode_error, rebuild_error
 from outlast.codec.packing import LARGE, pack, unpack
 from outlast.codec.plain import from_plain, plain
 from outlast.codec.preview import preview
+from outlast.codec.schema import find_type, json_schema, mismatch, type_name
 from outlast.codec.walk import MAX_BYTES
 
 __all__ = [
@@ -19,10 +20,14 @@ __all__ = [
     "digest",
     "encode",
     "encode_error",
+    "find_type",
     "from_plain",
+    "json_schema",
+    "mismatch",
     "pack",
     "plain",
     "preview",
     "rebuild_error",
+    "type_name",
     "unpack",
 ]

@@ -138,12 +138,17 @@ def from_plain(data: bytes | msgspec.Raw, annotation: object) -> object:
         raise UsageError(f"the JSON does not fit: {error}{expected}") from error
 
 
-def _convert(data: bytes, annotation: object) -> object:
+def is_modelled(annotation: object) -> bool:
+    """Whether a pydantic model is among what an annotation mentions."""
     pydantic = sys.modules.get("pydantic")
-    if pydantic is not None:
-        classes = reachable_classes([annotation])
-        if any(pydantic.BaseModel in cls.__mro__ for cls in classes):
-            return pydantic.TypeAdapter(annotation).validate_json(data)
+    if pydantic is None:
+        return False
+    return any(pydantic.BaseModel in cls.__mro__ for cls in reachable_classes([annotation]))
+
+
+def _convert(data: bytes, annotation: object) -> object:
+    if is_modelled(annotation):
+        return sys.modules["pydantic"].TypeAdapter(annotation).validate_json(data)
     return msgspec.json.decode(data, type=cast(Any, annotation), dec_hook=_from_text)
 
 

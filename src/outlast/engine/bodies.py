@@ -17,10 +17,12 @@ from msgspec import Raw
 from outlast import codec, events
 from outlast.engine.ended import Ended, Raised, Returned, TimedOut, as_failure
 from outlast.engine.holds import stuck
+from outlast.engine.interrupts import call
 from outlast.engine.requests import Body
-from outlast.engine.run import Run
+from outlast.engine.run import KILLED, Run
 from outlast.engine.scope import ATTEMPT
 from outlast.engine.spec import return_hint
+from outlast.engine.started import end_started, has_left
 from outlast.errors import BodyCancelled, NotStorable, StopRun
 from outlast.journal import Entry, Evidence
 
@@ -29,7 +31,10 @@ T = TypeVar("T")
 
 async def call_body(request: Body) -> object:
     """Call an asynchronous body, or a plain one of an asynchronous workflow."""
-    result = request.fn(*request.args, **request.kwargs)
+    try:
+        result = call(request)
+    finally:
+        request.attempt.run.body_ended(request.attempt.key)
     return await result if inspect.isawaitable(result) else result
 
 
@@ -43,18 +48,19 @@ class BodyThread(threading.Thread):
 
     def __init__(self, request: Body) -> None:
         super().__init__(name=f"outlast {request.attempt.key}", daemon=True)
+        self.attempt = request.attempt
         self.key = request.attempt.key
         self.asks = request.asks
         self.ended: Ended | BaseException | None = None
         self._request = request
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
+        self._news = threading.Event()  # it has ended, or its run must stop
         self._overdue = False
 
     def run(self) -> None:
         run = self._request.attempt.run
         try:
-            run.executing.add(self.key)
             self._run()
         finally:
             run.body_ended(self.key)
@@ -64,7 +70,7 @@ class BodyThread(threading.Thread):
         context.run(ATTEMPT.set, request.attempt)
         ended: Ended | BaseException
         try:
-            ended = Returned(context.run(request.fn, *request.args, **request.kwargs))
+            ended = Returned(context.run(call, request))
         except Exception as exc:
             ended = Raised(exc)
         except BaseException as exc:  # such as SystemExit: goes where it would without a timeout
@@ -73,16 +79,38 @@ class BodyThread(threading.Thread):
         with self._lock:
             self.ended = ended
             keep = self._overdue and request.attempt.run.stop is not None
+        self._news.set()
         if keep:
             _keep_evidence(request, ended)
 
+    def disregard(self) -> None:
+        """What it started is ended under it, so how it comes out from now on tells nothing."""
+        self.asks = True
+
     def wait(self, timeout: float) -> Ended:
-        """How the body ended, if it does so in time."""
-        self.join(timeout)
+        """How the body ended, if it does so in time.
+
+        Raises:
+            StopRun: the run was killed, and the body did not end within the grace period.
+        """
+        run = self._request.attempt.run
+        killed = False
+        end = run.world.boot() + timeout
+        with run.watch(self._news.set):
+            while self.ended is None and (left := end - run.world.boot()) > 0:
+                if run.stop == KILLED and not killed:
+                    killed, left = True, min(left, run.settings.grace)
+                    end = run.world.boot() + left
+                if not self._news.wait(left):
+                    break
+                self._news.clear()
         with self._lock:
             if self.ended is None:
                 self._overdue = True
+                if killed:
+                    raise StopRun(run.stop)
                 return TimedOut(timeout)
+        self.join()
         if isinstance(self.ended, BaseException):
             raise self.ended
         return self.ended
@@ -92,6 +120,7 @@ class BodyTask:
     """An asynchronous body under way. `ended` says how it came out, once it has."""
 
     def __init__(self, request: Body) -> None:
+        self.attempt = request.attempt
         self.key = request.attempt.key
         self.asks = request.asks
         self.ended: Ended | BaseException | None = None
@@ -118,6 +147,10 @@ class BodyTask:
         self._over.set()
         if self.overdue and self._request.attempt.run.stop is not None:
             _keep_evidence(self._request, self.ended)
+
+    def disregard(self) -> None:
+        """What it started is ended under it, so how it comes out from now on tells nothing."""
+        self.asks = True
 
     def adopt_context(self) -> None:
         """What the body set in context variables is seen by its caller, as without a timeout."""
@@ -174,6 +207,8 @@ async def await_with_timeout(request: Body, seconds: float) -> Ended:
         if not asked:
             asked, deadline = True, loop.time() + run.settings.grace
         body.task.cancel()
+    if timed_out and request.attempt.started:
+        await asyncio.to_thread(_end_started, body)
     if not body.overdue:
         body.adopt_context()
     return _how_it_ended(body, seconds if timed_out else None, cancelled)
@@ -208,7 +243,16 @@ def call_with_timeout(request: Body, timeout: float) -> Ended:
     ended = thread.wait(timeout)
     if isinstance(ended, TimedOut):
         request.attempt.run.bodies.add(thread)
+        _end_started(thread)
     return ended
+
+
+def _end_started(body: BodyThread | BodyTask) -> None:
+    """The attempt has timed out: processes that it has started do not work on beside what
+    follows."""
+    if has_left(body.attempt):
+        body.disregard()
+        end_started(body.attempt)
 
 
 def await_bodies(run: Run) -> None:

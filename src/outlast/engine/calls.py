@@ -30,6 +30,8 @@ def make_call(
     if spec.match == "arguments":
         limit = scope.run.settings.max_value_bytes
         digest = codec.digest(recorded, where=f"arguments of step {spec.name}", limit=limit)
+    if spec.undo is not None:
+        scope.run.undoable[spec.place] = spec
     position = scope.take()
     # Four frames up is whoever called the decorated function.
     key, site = key_of(spec.name, position), call_site(scope, 4)

@@ -25,7 +25,7 @@ def resolve_doubt(run: Run, call: Call, past: Past) -> Flow:
     set if it did."""
     if (yield from _has_late_result(run, call, past)):
         return None
-    answer = yield from _ask(run, call, past)
+    answer = yield from ask(run, call, past)
     if isinstance(answer, Done):
         yield from _reconciled_done(run, call, past, answer.value)
         return None
@@ -79,7 +79,7 @@ def _has_late_result(run: Run, call: Call, past: Past) -> Generator[Request, Rep
 LATE = "the result came late"
 
 
-def _ask(
+def ask(
     run: Run, call: Call, past: Past
 ) -> Generator[Request, Reply, Done[object] | NotDone | Unknown]:
     """Call the reconcile function; whatever goes wrong in it leaves the doubt."""

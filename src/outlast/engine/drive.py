@@ -13,7 +13,10 @@ from outlast.engine.bodies import (
     cancelled_from_within,
     late_result,
 )
+from outlast.engine.emitting import news_of
 from outlast.engine.ended import Ended, Raised, Returned, as_failure
+from outlast.engine.interrupts import call
+from outlast.engine.loading import load
 from outlast.engine.order import Sequencer
 from outlast.engine.pausing import (
     drain,
@@ -25,26 +28,33 @@ from outlast.engine.pausing import (
     sleep_async,
 )
 from outlast.engine.requests import (
+    Advance,
     Body,
     Cancelled,
+    Child,
     Deliver,
     Drain,
     Forever,
     InLine,
     Late,
     Pack,
+    Recall,
     Reply,
     Request,
     Sleep,
+    Unwind,
     Write,
 )
-from outlast.engine.run import Run, is_alone
+from outlast.engine.run import EMERGENCY, Run, is_alone
 from outlast.engine.scope import ATTEMPT
-from outlast.engine.stop import Broken, Lost, Moved
-from outlast.errors import LostRun, StopRun, StoreError, UsageError
+from outlast.engine.stop import Broken, Lost, Moved, Release
+from outlast.errors import LostRun, StopRun, StoreError, StoreStopped, UsageError
 from outlast.journal import Entry, Evidence, OwnerWrite, RunMoved
 
 T = TypeVar("T")
+
+STOPPING = (LostRun, RunMoved, StoreError, StoreStopped)
+"""Why a write is refused so that the run must stop."""
 
 
 def drive_sync(flow: Generator[Request, Reply, T], run: Run) -> T:
@@ -102,9 +112,11 @@ def _unless_the_bodys_own(
 ) -> tuple[Reply, BaseException | None]:
     """What stops a run is thrown into its flows. A body that raises StopRun by itself, in a run
     that nobody stops, is one that failed."""
-    own = isinstance(request, Body) and isinstance(problem, StopRun) and run.stop is None
-    if own and run.dry is None:
-        return Raised(UsageError("the body raised StopRun, which only outlast itself raises")), None
+    if isinstance(request, Body) and isinstance(problem, StopRun) and run.dry is None:
+        if run.stop is None:
+            said = "the body raised StopRun, which only outlast itself raises"
+            return Raised(UsageError(said)), None
+        run.cut_off(request.attempt, type(problem).__name__)
     return None, problem
 
 
@@ -113,6 +125,8 @@ def _cut_off(request: Request, run: Run, leaving: BaseException) -> None:
     code swallows them on their way."""
     if isinstance(request, Body):
         run.cut_off(request.attempt, type(leaving).__name__)
+    elif isinstance(request, Child | Advance):
+        run.request_stop(Release(type(leaving).__name__))
 
 
 # ---- plain code
@@ -125,9 +139,13 @@ def _perform_sync(request: Request, run: Run) -> Reply:
                 await_bodies(run)
             try:
                 item = _item(request, run)
-                return run.store.write(item, durable=request.durable)
-            except (LostRun, RunMoved, StoreError) as problem:
+                order = run.store.write(item, durable=request.durable)
+            except STOPPING as problem:
                 raise _stopped_by(problem, request, run) from None
+            news_of(run)
+            return order
+        case Recall():
+            return load(run.store, run.run_id)
         case Pack():
             return codec.pack(request.data)
         case Body():
@@ -142,13 +160,19 @@ def _perform_sync(request: Request, run: Run) -> Reply:
             sleep(request, run)
             return None
         case Drain():
-            drain(run)
+            drain(run, request.seconds)
             return None
         case InLine():
             in_line(run, request)
             return None
         case Forever():
             return None  # only asynchronous code can be cancelled: the code has changed colour
+        case Child():
+            assert run.family is not None
+            return run.family.execute(run, request.call)
+        case Advance() | Unwind():
+            request.perform()
+            return None
 
 
 def _call(request: Body) -> Ended:
@@ -157,8 +181,7 @@ def _call(request: Body) -> Ended:
         return call_with_timeout(request, request.timeout)
     token = ATTEMPT.set(attempt)
     try:
-        attempt.run.executing.add(attempt.key)
-        return Returned(request.fn(*request.args, **request.kwargs))
+        return Returned(call(request))
     except Exception as exc:
         return Raised(exc)
     except BaseExceptionGroup as group:
@@ -179,6 +202,8 @@ async def _perform_async(request: Request, run: Run) -> Reply:
                 return await _write(request, run)
             finally:
                 run.arriving -= 1
+        case Recall():
+            return await asyncio.to_thread(load, run.store, run.run_id)
         case Pack():
             return await asyncio.to_thread(codec.pack, request.data)
         case Body():
@@ -198,7 +223,7 @@ async def _perform_async(request: Request, run: Run) -> Reply:
             await sleep_async(request, run)
             return None
         case Drain():
-            await drain_async(run)
+            await drain_async(run, request.seconds)
             return None
         case InLine():
             await in_line_async(run, request)
@@ -208,6 +233,12 @@ async def _perform_async(request: Request, run: Run) -> Reply:
             with run.sequencer.expect(request.order):
                 await pause(run, request.seconds)
             run.check()
+            return None
+        case Child():
+            assert run.family is not None
+            return await run.family.execute_async(run, request.call)
+        case Advance() | Unwind():
+            await request.perform_async()
             return None
 
 
@@ -232,8 +263,9 @@ async def _write(request: Write, run: Run) -> Reply:
                 await asyncio.sleep(0)  # signals and the user's own tasks get their turn
         if order is None:
             order = await _commit(item, run, request)
-    except (LostRun, RunMoved, StoreError) as problem:
+    except STOPPING as problem:
         raise _stopped_by(problem, request, run) from None
+    news_of(run)
     if request.deliver:
         await _in_order(run, order, request.shielded)
     return order
@@ -267,7 +299,9 @@ async def _commit(item: OwnerWrite, run: Run, request: Write) -> int:
             cancelled, news = cancel, loop.create_future()
     order = results[0]
     if isinstance(order, Exception):
-        if cancelled is not None and not isinstance(order, LostRun | RunMoved | StoreError):
+        if cancelled is not None and not isinstance(
+            order, LostRun | RunMoved | StoreError | StoreStopped
+        ):
             _cancel_again()
         raise order
     if cancelled is not None and not request.shielded:
@@ -345,8 +379,13 @@ def _item(request: Write, run: Run) -> OwnerWrite:
     )
 
 
-def _stopped_by(problem: LostRun | RunMoved | StoreError, request: Write, run: Run) -> StopRun:
+def _stopped_by(
+    problem: LostRun | RunMoved | StoreError | StoreStopped, request: Write, run: Run
+) -> StopRun:
     """What a refused write means for the run; keeps a result that came too late."""
+    if isinstance(problem, StoreStopped):
+        run.request_stop(EMERGENCY)
+        return StopRun(run.stop)
     if isinstance(problem, StoreError):
         run.request_stop(Broken(problem))
         return StopRun(run.stop)

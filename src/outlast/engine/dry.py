@@ -22,7 +22,9 @@ from outlast.engine.history import History, Past, position_of
 from outlast.engine.lifecycle import execute_async, execute_sync
 from outlast.engine.preparation import Commit, recall
 from outlast.engine.requests import (
+    Advance,
     Body,
+    Child,
     Deliver,
     Drain,
     Forever,
@@ -136,6 +138,7 @@ class DryRun:
         self._numbers = count(last + 2)  # above all that is recorded, and the claim
         self._asked_beyond = False
         self._arrived = False  # some task is at the end of the record
+        self._fanned_out = 0  # fan-outs under way, within one another
         self._nested = 0  # plain calls that stand still
         self._expecting = 0  # recorded cancellations that are waited for
         self._jumps = 0
@@ -143,7 +146,7 @@ class DryRun:
     # ---- requests
 
     def perform_sync(self, request: Request, live: Callable[[Request, Run], Reply]) -> Reply:
-        """See `run.Dry`."""
+        """See `ports.Dry`."""
         match request:
             case Write():
                 return self._number(request)
@@ -151,20 +154,36 @@ class DryRun:
                 return request.data
             case Drain():
                 return None
-            case Body() | Sleep() | Late():
+            case Body() | Sleep() | Late() | Child():
                 under_way = self._arrive(request)
                 if self.run.sequencer is None:
-                    self._end()
+                    self._end_unless_fanned_out()
                 else:
                     self._stand_still(under_way)
                 raise StopRun(RECORD_ENDS)
+            case Advance() if self.run.sequencer is None:
+                return self._fan_out(request, live)
             case _:
                 return live(request, self.run)
+
+    def _fan_out(self, request: Request, live: Callable[[Request, Run], Reply]) -> Reply:
+        """Items of a plain fan-out go as far as their records, each in a thread. Then it ends."""
+        self._fanned_out += 1
+        try:
+            return live(request, self.run)
+        finally:
+            self._fanned_out -= 1
+            if self._arrived:
+                self._end_unless_fanned_out()
+
+    def _end_unless_fanned_out(self) -> None:
+        if not self._fanned_out:
+            self._end()
 
     async def perform_async(
         self, request: Request, live: Callable[[Request, Run], Awaitable[Reply]]
     ) -> Reply:
-        """See `run.Dry`."""
+        """See `ports.Dry`."""
         match request:
             case Write():
                 number = self._number(request)
@@ -175,7 +194,7 @@ class DryRun:
                 return request.data
             case Drain():
                 return None
-            case Body() | Sleep() | Late():
+            case Body() | Sleep() | Late() | Child():
                 await self._for_ever(self._arrive(request))
                 return None
             case Forever():
@@ -196,7 +215,7 @@ class DryRun:
             self.beyond = f"{entry.key} ({site})" if site else str(entry.key)
         return next(self._numbers)
 
-    def _arrive(self, request: Body | Sleep | Late) -> bool:
+    def _arrive(self, request: Body | Sleep | Late | Child) -> bool:
         """A task is at the end of its record. Returns whether the call at which it stands was under
         way when the run's process died."""
         self._arrived = True
@@ -331,8 +350,10 @@ def _recall(run: Run, record: Record, source: Source | None, last: int) -> None:
 
 
 def _end_of(stored: Sequence[StoredEvent]) -> events.RunCompleted | events.RunFailed | None:
-    """How the run has ended; None if it has not, or was killed."""
-    for event in reversed(stored):
+    """How the run has ended; None if it has not, or was killed. What came of it when somebody asked
+    to undo it says nothing about its code."""
+    asked = (n for n, event in enumerate(stored) if event.kind == events.RunUndoing.kind)
+    for event in reversed(stored[: next(asked, None)]):
         if event.kind in (events.RunCompleted.kind, events.RunFailed.kind):
             ended = events.decode(event.kind, event.data)
             assert isinstance(ended, events.RunCompleted | events.RunFailed)

@@ -5,6 +5,7 @@ driver (drive.py) performs them, one for plain code and one for asyncio. So ther
 and a simulator or a fault injector is just another driver.
 
     recorded?  return it
+    approval?  ask, and wait for the answer
     in doubt?  reconcile, else hold or raise
     else       open -> body -> complete, or classify -> retry or fail
     refused?   the breaker: fail or wait; the budget: hold
@@ -12,15 +13,18 @@ and a simulator or a fault injector is just another driver.
 
 from collections.abc import Callable, Generator
 
+from msgspec import Raw
+
 from outlast import codec, events
 from outlast.breakers import AdmissionRefused, SettingsClash
 from outlast.budgets import OverBudget
 from outlast.engine import guards, holds
+from outlast.engine.asking import leave
 from outlast.engine.doubt import apply_settlement, resolve_doubt
 from outlast.engine.ended import Ended, Returned
 from outlast.engine.history import Past
 from outlast.engine.holds import Asked
-from outlast.engine.outcomes import after_error, complete
+from outlast.engine.outcomes import after_error, complete, pack
 from outlast.engine.refusals import refused, short_of
 from outlast.engine.requests import (
     Body,
@@ -82,7 +86,7 @@ def run_step(run: Run, call: Call) -> Flow:
         run.closed(call.key)  # for an error of ours; a recorded one has closed the attempt
         raise
     finally:
-        run.purse.leave_line(call.key)
+        run.purse.leave_line((run.run_id, call.key))
 
 
 def _check_repeats(run: Run, call: Call) -> Flow:
@@ -142,7 +146,14 @@ def _attempts(run: Run, call: Call, past: Past) -> Flow:
             over = guards.may_be_called(run, call, past.refused_by) if past.refused_by else None
             yield from wait_until(run, call.key, past.retry_at, past.longest, over)
             past.retry_at, past.refused_by = None, ""
-        run.check_opening()
+        if call.spec.approval is not False:
+            yield from leave(run, call, past)
+            if past.outcome is not None:
+                return None
+        if call.spec.undoes:  # that is done once the workflow has ended
+            run.check()
+        else:
+            run.check_opening()
         try:
             ended = yield from _attempt(run, call, past)
         except AdmissionRefused as refusal:
@@ -187,6 +198,7 @@ def _attempt(run: Run, call: Call, past: Past) -> Generator[Request, Reply, Ende
 def _open(run: Run, call: Call, past: Past, info: AttemptInfo) -> Flow:
     """Count the attempt, before its body begins."""
     spec = call.spec
+    args = yield from _args_for_undo(run, call, info.number)
     started = events.StepStarted(
         attempt=info.number,
         effect=spec.effect,
@@ -195,6 +207,8 @@ def _open(run: Run, call: Call, past: Past, info: AttemptInfo) -> Flow:
         site="" if call.site is None else call.site.short,
         alias=past.alias,
         variant=past.variant,
+        args=args,
+        undo="" if spec.undo is None else spec.place,
     )
     guard = guards.guard_of(run, call, info.number)
     run.opened(info)
@@ -214,16 +228,37 @@ def _open(run: Run, call: Call, past: Past, info: AttemptInfo) -> Flow:
             yield from hold(run, holds.clash(run, call, problem))
         raise
     guard.opened()
-    run.purse.leave_line(call.key)
+    run.purse.leave_line((run.run_id, call.key))
     if run.lease_is_over():  # the process was stopped in between: is the run still ours?
         yield Write((), "open", durable=False)
     return None
 
 
+def _args_for_undo(run: Run, call: Call, number: int) -> Generator[Request, Reply, Raw]:
+    """The arguments that the step's compensation will get, with its first attempt. Secrets are not
+    among them: they are not to be stored."""
+    spec = call.spec
+    if spec.undo is None or number > 1:
+        return events.ABSENT
+    known = {name: value for name, value in call.recorded.items() if name not in spec.secret}
+    data = run.encode(known, f"arguments of step {call.key}, which its undo needs", spec.fn)
+    stored, cancelled = yield from pack(data)
+    if cancelled is not None:
+        raise cancelled
+    return stored
+
+
 def wait_until(
-    run: Run, key: str, due: float, longest: float, over: Callable[[], bool] | None = None
+    run: Run,
+    key: str,
+    due: float,
+    longest: float,
+    over: Callable[[], bool] | None = None,
+    *,
+    news: bool = False,
 ) -> Flow:
-    """Sleep, shown to the outside as `waiting` if nothing else goes on in the run; until `over`.
+    """Sleep, shown to the outside as `waiting` if nothing else goes on in the run; until `over`
+    (for it and `news` see `Sleep`).
 
     Even if the wall clock was set back since `due` was recorded, the wait is not above `longest`.
     """
@@ -231,6 +266,6 @@ def wait_until(
     if run.dues.get(key) != due:  # a wait from an earlier life of the run
         run.dues[key] = due
         yield Write((), "record", durable=False)
-    yield Sleep(due, over)
+    yield Sleep(due, over, news)
     run.dues.pop(key, None)
     return None

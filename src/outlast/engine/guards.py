@@ -111,7 +111,7 @@ def timeout(run: Run, spec: StepSpec) -> float | None:
     """Seconds that an attempt may take: its own limit, and what is left of the run's running
     time."""
     account = run.purse.account
-    if account is None or account.limits.seconds is None:
+    if account is None or account.limits.seconds is None or spec.undoes:
         return spec.timeout
     # A trifle more, so that the time is really over when it ends.
     left = max(0.001, account.limits.seconds - run.purse.ran_before - run.ran() + 0.001)
@@ -152,7 +152,7 @@ def guard_of(run: Run, call: Call, number: int) -> Guard:
         )
     ticket = Ticket(run.run_id, call.key, number)
     reserve = None
-    if run.purse.account is not None:
+    if run.purse.account is not None and not spec.undoes:  # no limit keeps a run from being undone
         ask = Ask(
             ticket,
             spec.name,
@@ -161,8 +161,10 @@ def guard_of(run: Run, call: Call, number: int) -> Guard:
             estimate=_estimate(call),
             free=() if spec.cost is None else free_parts(spec.cost),
         )
-        ran = None if run.purse.account.limits.seconds is None else (run.epoch, run.ran())
-        reserve = run.purse.changes(Reserve(run.run_id, ask, ran))
+        ran = None
+        if run.purse.account.limits.seconds is not None:
+            ran = (run.purse.run_id, run.purse.epoch, run.ran())
+        reserve = run.purse.changes(Reserve(run.account_id, ask, ran))
     return Guard(ticket, admission, reserve, spec.name)
 
 
@@ -185,7 +187,7 @@ def _estimate(call: Call) -> Usage | None:
 
 def refusal(run: Run) -> tuple[Along, ...]:
     """What a call costs that its breaker refused."""
-    return () if run.purse.account is None else (run.purse.changes(CountRefusal(run.run_id)),)
+    return () if run.purse.account is None else (run.purse.changes(CountRefusal(run.account_id)),)
 
 
 def turn(run: Run, number: int) -> tuple[Along, ...]:
@@ -193,7 +195,9 @@ def turn(run: Run, number: int) -> tuple[Along, ...]:
     when a loop begins."""
     if run.purse.account is None:
         return ()
-    return tuple(run.purse.changes(CountTurn(run.run_id)) for _ in range(2 if number == 1 else 1))
+    return tuple(
+        run.purse.changes(CountTurn(run.account_id)) for _ in range(2 if number == 1 else 1)
+    )
 
 
 # ---- how it went
@@ -235,15 +239,16 @@ def charge_now(run: Run, attempt: AttemptInfo, usage: Usage) -> Bill:
     if run.purse.account is None:
         return Bill((StepCharged(number, usage),))
     if guard is None or guard.ticket.attempt != number:
-        spent = Spend(run.run_id, usage)
+        spent = Spend(run.account_id, usage)
         return Bill((StepCharged(number, usage, settled=True),), (run.purse.changes(spent),))
     guard.opened()
     guard.charged = _sum(guard.charged, usage)
     if guard.book is None:  # of a step that declares no cost: it is no part of a settlement
-        spent = Spend(run.run_id, usage, guard.step, guard.charged)
+        spent = Spend(run.account_id, usage, guard.step, guard.charged)
         return Bill((StepCharged(number, usage, settled=True),), (run.purse.changes(spent),))
     return Bill(
-        (StepCharged(number, usage),), (run.purse.changes(Charge(run.run_id, guard.ticket, usage)),)
+        (StepCharged(number, usage),),
+        (run.purse.changes(Charge(run.account_id, guard.ticket, usage)),),
     )
 
 
@@ -264,7 +269,8 @@ def settled(run: Run, key: str) -> Bill:
         along.append(report)
     guard.opened()
     if run.purse.account is not None and run.purse.account.limits.seconds is not None:
-        along.append(run.purse.changes(Tick(run.run_id, run.run_id, run.epoch, run.ran())))
+        purse = run.purse
+        along.append(purse.changes(Tick(run.account_id, purse.run_id, purse.epoch, run.ran())))
     if guard.book is None:
         return Bill((), tuple(along))
     change = _settlement(run, guard)
@@ -281,28 +287,48 @@ def died(run: Run, key: str, number: int) -> Bill:
     open_ = run.purse.account.open.get(ticket.id)
     if open_ is None:
         return NO_BILL
-    change = run.purse.changes(SettleDied(run.run_id, ticket, "its process ended while it ran"))
+    change = run.purse.changes(SettleDied(run.account_id, ticket, "its process ended while it ran"))
     charged = charged_event(run.purse.account, NOTHING, change, ticket)
     return Bill(() if charged is None else (charged,), (change,))
 
 
-def worked(run: Run, epoch: int, seconds: float) -> Tick:
+def gone_with(run: Run, child: str) -> Bill:
+    """What is written with the end of a child that was killed about attempts of it, and of its own
+    children, that have something set aside. Their journals have come to their end."""
+    account = run.purse.account
+    if account is None:
+        return NO_BILL
+    events: list[Event] = []
+    along: list[Along] = []
+    for ticket in map(Ticket.parse, account.open):
+        if ticket.run_id == child or ticket.run_id.startswith(f"{child}/"):
+            change = run.purse.changes(SettleDied(run.account_id, ticket, "its run was killed"))
+            charged = charged_event(account, NOTHING, change, ticket)
+            events += [] if charged is None else [charged]
+            along.append(change)
+    return Bill(tuple(events), tuple(along))
+
+
+def worked(run: Run, epoch: int, since: float, until: float) -> Tick:
     """Note for how long, at least, attempts of an earlier owner were under way when it died."""
     assert run.purse.account is not None
     known = run.purse.account.running.get(run.run_id)
     before = known.seconds if known is not None and known.epoch == epoch else 0.0
-    return run.purse.changes(Tick(run.run_id, run.run_id, epoch, before + max(0.0, seconds)))
+    seconds = before + run.purse.lost(since, until)
+    return run.purse.changes(Tick(run.account_id, run.run_id, epoch, seconds))
 
 
 def _settlement(run: Run, guard: Guard) -> Settle | SettleDied:
     match guard.cost:
         case "estimate":
-            return run.purse.changes(SettleDied(run.run_id, guard.ticket))
+            return run.purse.changes(SettleDied(run.account_id, guard.ticket))
         case Unpriced(why, known):
-            return run.purse.changes(Settle(run.run_id, guard.ticket, known, why))
+            return run.purse.changes(Settle(run.account_id, guard.ticket, known, why))
         case cost:
             return run.purse.changes(
-                Settle(run.run_id, guard.ticket, cost, "its cost was not told whole", guard.worked)
+                Settle(
+                    run.account_id, guard.ticket, cost, "its cost was not told whole", guard.worked
+                )
             )
 
 

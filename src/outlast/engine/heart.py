@@ -6,7 +6,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from outlast.engine.run import Run
+from outlast.engine.ear import Ear
+from outlast.engine.run import KILLED, Run
 from outlast.engine.stop import Broken, Lost
 from outlast.errors import LostRun, StoreError
 from outlast.leases import LetGo, Renew, lease_from
@@ -39,6 +40,7 @@ class Heart:
         self._thread: threading.Thread | None = None
         self._wakes = 0.0  # when the thread looks again, by the boot clock
         self._problem: Exception | None = None  # why the last renewal failed
+        self._ear = Ear(store)
 
     @property
     def claims(self) -> Set[str]:
@@ -65,6 +67,7 @@ class Heart:
             self._claims.discard(identity.nonce)
 
     def _keep(self, run: Run) -> None:
+        self._ear.add(run)
         with self._changed:
             now = self._store.world.boot()
             kept = self._runs[run] = _Kept(end=run.row.lease_boot or now, asked=now)
@@ -83,10 +86,12 @@ class Heart:
             self._kept_claims.add(run.row.owner.nonce)
             run.when_alone(partial(self._let_go, run, run.row.owner))
         else:
+            self._ear.remove(run)
             with self._changed:
                 del self._runs[run]
 
     def _let_go(self, run: Run, owner: Identity) -> None:
+        self._ear.remove(run)
         with self._changed:
             del self._runs[run]
         try:
@@ -136,7 +141,7 @@ class Heart:
                     if (kept := self._runs.get(run)) is not None:
                         kept.end = item.lease.boot
             for run in runs:
-                if (run.run_id, run.epoch) in lost:
+                if (run.run_id, run.epoch) in lost and run.stop != KILLED:
                     message = f"run {run.run_id} was taken over by another process"
                     run.request_stop(Lost(LostRun(run.run_id, message)))
 

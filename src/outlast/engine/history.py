@@ -8,114 +8,28 @@ position belong together: `think#7.t3.1`.
 import math
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import msgspec
 
 from outlast import cuts, events
 from outlast.codec import Moved
+from outlast.engine.past import ENDED_WITH_PROCESS as ENDED_WITH_PROCESS
+from outlast.engine.past import RESERVED as RESERVED
+from outlast.engine.past import TURNS as TURNS
+from outlast.engine.past import UNDO as UNDO
+from outlast.engine.past import Kind as Kind
+from outlast.engine.past import Past as Past
+from outlast.engine.past import key_of as key_of
+from outlast.engine.past import name_of as name_of
+from outlast.engine.past import position_of as position_of
 from outlast.engine.spare import SpareKeys
 from outlast.events import Event
-from outlast.records import Effect, Source, StoredEvent
-
-TURNS = cuts.TURNS
-"""The name in the key of a turn loop."""
-
-RESERVED = frozenset({TURNS, "now", "sleep"})
-"""Names in the keys of the library's own calls. No step has one of them."""
-
-Kind = Literal["step", "timer", "value", "loop"]
-"""What a call is."""
-
-ENDED_WITH_PROCESS = "its process ended while it ran"
+from outlast.records import Source, StoredEvent
 
 _TURN = re.compile(r"\.t\d+\.")
-
-
-def key_of(name: str, position: str) -> str:
-    """The key of what `name` calls at a position."""
-    return f"{name}#{position}"
-
-
-def position_of(key: str) -> str:
-    """The position in a key."""
-    return key.rpartition("#")[2]
-
-
-def name_of(key: str) -> str:
-    """The name in a key."""
-    return key.rpartition("#")[0]
-
-
-class Past(msgspec.Struct):
-    """What is recorded of one call. A Struct, since there is one for every step, and a dataclass of
-    so many fields takes five times as long to make.
-
-    Attributes:
-        kind: what was called; None if it was cancelled before that was written.
-        preview: the arguments as a short text; `site`: file and line of the call. Words only.
-        attempts: attempts opened; `failures` of them ended with an error of their own, or with
-            the death of their process: what counts against the step's retries.
-        effect: what the latest attempt was opened as, whatever the code says since. Only one that
-            was opened as `once` leaves a doubt.
-        open: an attempt was opened and has no outcome.
-        crashes: deaths inside this call since the last outcome or operator's resume.
-        began: when the first attempt was opened, in seconds since the epoch; `opened`: the latest.
-        retry_at: earliest time of the next attempt; `refused_by`: the breaker that is waited for.
-        longest: how long the wait for `retry_at` or `due` was to be when it was set.
-        outcome: the final event, if there is one; `order` is its sequence number, or that of the
-            cancellation.
-        alias, variant: see `events.StepStarted`; `named` once they are decided.
-        doubt: why it is not known whether a `once` attempt took effect.
-        error: what the attempt in doubt raised; None if its process ended or it was cancelled.
-        settled: an operator's decision that the workflow has not seen yet.
-        late: a result that came when it could not be recorded as such; it can settle a doubt.
-        abandoned: workflow code cancelled the call, `patience` seconds after its process had taken
-            the run: a time-out that did it was not longer than that.
-    """
-
-    key: str
-    name: str
-    kind: Kind | None = None
-    digest: str = ""
-    preview: str = ""
-    site: str = ""
-    attempts: int = 0
-    failures: int = 0
-    effect: Effect = "assumed"
-    alias: str = ""
-    variant: int = 0
-    named: bool = False
-    open: bool = False
-    crashes: int = 0
-    began: float = math.inf
-    opened: float = math.inf
-    retry_at: float | None = None
-    refused_by: str = ""
-    longest: float = math.inf
-    due: float | None = None
-    outcome: Event | None = None
-    order: int = 0
-    doubt: str | None = None
-    error: events.ErrorRecord | None = None
-    settled: events.StepSettled | None = None
-    late: events.StepLate | None = None
-    abandoned: bool = False
-    patience: float = 0.0
-    consumed: bool = False
-
-    def fits(self, kind: Kind, name: str, digest: str = "") -> bool:
-        """Whether a call that the code makes here is the recorded one."""
-        same = self.name == name and self.kind in (None, kind)
-        return same and (self.digest == digest or not self.digest or not digest)
-
-    def cut_off(self, why: str) -> None:
-        """The open attempt ended without telling how."""
-        self.open = False
-        if self.effect == "once":
-            self.doubt = why
 
 
 @dataclass(slots=True)
@@ -131,6 +45,10 @@ class History:
         repeats: what the loop guard has counted up to event number `repeats_to`: the last save of a
             turn, or an operator's resume, after which it begins anew.
         moved: the modules in which the workflow was once found, for the classes defined there.
+        undoes: the calls of compensations, which no workflow asks for.
+        children: positions of calls of children that have not ended; `replaced`: how many dropped
+            calls of children there are, by key.
+        undoing: somebody asked for the run to be undone, and that has not come to its end.
     """
 
     calls: dict[str, Past] = field(default_factory=dict)
@@ -138,6 +56,10 @@ class History:
     patches: dict[str, bool] = field(default_factory=dict)
     asking: threading.Lock = field(default_factory=threading.Lock, compare=False)
     moved: tuple[Moved, ...] = ()
+    undoes: dict[str, Past] = field(default_factory=dict)
+    undoing: events.RunUndoing | None = None
+    children: set[str] = field(default_factory=set)
+    replaced: Counter[str] = field(default_factory=Counter)
     spare: SpareKeys = field(default_factory=SpareKeys)
     repeats_to: int = 0
     repeats: dict[str, events.Repeat] = field(default_factory=dict)
@@ -153,11 +75,12 @@ class History:
     def at(self, position: str) -> Past | None:
         """The record of the call at a position, which thereby counts as asked for."""
         past = self.calls.get(position)
-        if past is not None:
-            self._asked += not past.consumed
-            past.consumed = True
-            if self._left is not None:
-                self._asked_for(position, self._left)
+        if past is None:
+            return self.undoes.get(position)
+        self._asked += not past.consumed
+        past.consumed = True
+        if self._left is not None:
+            self._asked_for(position, self._left)
         return past
 
     def replaying(self, prefix: str) -> bool:
@@ -218,8 +141,11 @@ class History:
         return [p for p in self.calls.values() if not p.consumed]
 
 
-def build(rows: Iterable[StoredEvent]) -> History:
+def build(rows: Iterable[StoredEvent], *, skipped: bool = False) -> History:
     """Index a journal, oldest event first.
+
+    Args:
+        skipped: also what happened in turns that a resume skips.
 
     Raises:
         msgspec.DecodeError, KeyError: an event cannot be read.
@@ -231,6 +157,8 @@ def build(rows: Iterable[StoredEvent]) -> History:
         started = events.decode(row.kind, row.data)
         if isinstance(started, events.StepStarted) and row.key is not None:
             history.spare.drop(row.key, started)
+        elif isinstance(started, events.ChildStarted) and row.key is not None:
+            history.replaced[row.key] += 1
     for row in rows:
         event = events.decode(row.kind, row.data)
         if row.key is not None:
@@ -244,7 +172,8 @@ def build(rows: Iterable[StoredEvent]) -> History:
         elif isinstance(event, events.RunClaimed):
             sources.append(event.source)
             history.claimed_at = row.at
-            history.claims_without_progress += event.crash
+            # A child that did not come on either counts that itself.
+            history.claims_without_progress += event.crash and not history.children
         elif isinstance(event, events.RunPatched):
             history.patches.setdefault(event.name, event.active)
         elif isinstance(event, events.RunResumed | events.RunAccepted):
@@ -252,12 +181,29 @@ def build(rows: Iterable[StoredEvent]) -> History:
                 history.spare.accepted_at(row.seq)
             history.repeats_to, history.repeats = row.seq, {}
             history.claims_without_progress = 0
-            for past in history.calls.values():
+            for past in (*history.calls.values(), *history.undoes.values()):
                 past.crashes = 0
+            _let_undo_again(history)
+        elif isinstance(event, events.RunUndoing):
+            history.undoing = event
+            _let_undo_again(history)
+        elif isinstance(event, events.RunUndone):
+            history.undoing = None
     history.moved = _moves([source.module for source in sources if source is not None])
     _add_loops(history)
-    _drop_skipped_turns(history)
+    if not skipped:
+        _drop_skipped_turns(history)
     return history
+
+
+def _let_undo_again(history: History) -> None:
+    """An operator wants compensations that have failed to be tried again, but for those that are to
+    be left alone."""
+    for past in history.undoes.values():
+        failed = past.outcome
+        if isinstance(failed, events.StepFailed) and failed.error.type != events.SETTLED:
+            past.outcome, past.retry_at = None, None
+            past.failures, past.began = 0, math.inf
 
 
 def _moves(modules: list[str]) -> tuple[Moved, ...]:
@@ -275,9 +221,10 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
         history.repeats.update(event.repeats)
         history.claims_without_progress = 0
         return
-    past = history.calls.get(position)
+    calls = history.undoes if position.startswith(UNDO) else history.calls
+    past = calls.get(position)
     if past is None:
-        past = history.calls[position] = Past(key=key, name=name_of(key))
+        past = calls[position] = Past(key=key, name=name_of(key))
     match event:
         case events.StepStarted():
             past.kind = "step"
@@ -299,11 +246,33 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
         case events.TimerSet():
             past.kind, past.site = "timer", event.site
             past.digest, past.due, past.longest = event.digest, event.due, event.due - at
+        case events.WaitOpened():
+            past.kind = "step" if event.what == "approval" else "wait"
+            past.preview = event.preview if past.kind == "step" else event.prompt or event.name
+            past.site, past.digest, past.wait, past.leave = event.site, event.digest, event, None
+            past.due = event.due
+            past.longest = math.inf if event.due is None else event.due - at
+        case events.WaitEnded() if past.kind == "step":
+            past.leave = event
         case events.ValueRecorded():
             past.kind, past.site = "value", event.site
             _close(past, event, seq)
             history.claims_without_progress = 0
-        case events.StepCompleted() | events.TimerFired():
+        case events.ChildStarted():
+            past.kind, past.site, past.preview = "child", event.site, event.preview
+            past.digest, past.child = event.digest, event.run_id
+            history.children.add(position)
+        case events.MapStarted():
+            past.kind, past.site = "map", event.site
+        case events.MapProgressed():
+            past.done = event.done
+        case events.MapEnded():
+            past.all_done, past.raised = True, event.raised
+        case events.ChildEnded():
+            _close(past, event, seq)
+            history.children.discard(position)
+            history.claims_without_progress = 0
+        case events.StepCompleted() | events.TimerFired() | events.WaitEnded():
             _close(past, event, seq)
             history.claims_without_progress = 0
         case events.StepFailed():
@@ -327,7 +296,12 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
             if past.open:
                 past.cut_off("the workflow cancelled it")
             past.abandoned, past.order = True, seq
+            history.children.discard(position)
             past.patience = at - history.claimed_at if history.claimed_at else history.inherited
+        case events.StepReconciled() if event.undoing:
+            past.asked = True
+        case events.StepSettled() if past.asked:
+            pass  # the workflow has seen how the call ended, and sees the same again
         case events.StepReconciled() if event.answer == "not-done":
             past.doubt = past.error = None
         case events.StepReconciled() if past.settled is not None:
@@ -335,6 +309,8 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
         case events.StepSettled():
             past.settled, past.abandoned = event, False
             past.doubt = past.error = None
+            if calls is history.undoes:
+                past.outcome = None  # it had failed, and somebody has decided about it
         case events.StepLate():
             past.late = event
         case _:

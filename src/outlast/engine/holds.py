@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from outlast import codec
 from outlast.engine.history import TURNS, Kind, Past, name_of, position_of
-from outlast.engine.requests import Call
+from outlast.engine.requests import Call, ChildHeld
 from outlast.engine.run import Run
 from outlast.engine.sites import Site, raise_site
 from outlast.engine.spec import WorkflowSpec
@@ -251,6 +251,63 @@ def in_doubt(run: Run, call: Call, past: Past, doubt: str, answer: Unknown | Non
         "--not-done | --failed TEXT",
         call.key,
     )
+
+
+def undo_failed(run: Run, call: Call, problem: Exception) -> Hold:
+    """A compensation has failed for good. What came before its step is not undone past it."""
+    said = f"{type(problem).__name__}: {problem}"
+    key = shlex.quote(call.key)
+    return Hold(
+        "undo-failed",
+        f"{call.key} ({call.preview()}) has failed: {said}. What was done before is not undone yet",
+        f"Deal with the cause, and let it be tried again: outlast resume {_id(run)}. If you have "
+        f"undone it yourself: outlast settle {_id(run)} {key} --done null; to leave it as it is: "
+        f"outlast settle {_id(run)} {key} --failed TEXT; then resume",
+        call.key,
+    )
+
+
+def undo_missing(run: Run, key: str, place: str) -> Hold:
+    """The code has no compensation any more where it was recorded."""
+    return Hold(
+        "diverged",
+        f"step {key} was recorded with an undo, and there is none at {place} now",
+        f"Bring back the step and its undo, then: outlast resume {_id(run)}",
+        key,
+    )
+
+
+def child_not_undone(run: Run, key: str, child: str, problem: Exception) -> Hold:
+    """What a child has done cannot be undone now, nor what was done before it."""
+    return Hold(
+        "undo-failed",
+        f"child run {child} is to be undone: {problem}. What was done before is not undone yet",
+        f"Deal with the cause, then: outlast resume {_id(run)}",
+        key,
+    )
+
+
+def child_missing(run: Run, key: str, child: str, place: str) -> Hold:
+    """The code of a child is gone, whose steps are to be undone."""
+    return Hold(
+        "diverged",
+        f"child run {child} ({key}) is to be undone, and its workflow is not at {place} now",
+        f"Bring back the workflow, then: outlast resume {_id(run)}",
+        key,
+    )
+
+
+def lost_item(run: Run, past: Past, asked: Asked) -> Hold:
+    """A fan-out was ended by an error of an item that is not in its list now, or does not fail."""
+    said = f"{past.key} was recorded as ended by the error of item {past.raised}, which is gone"
+    return _diverged(run, past, said, _asked(asked))
+
+
+def child_held(run: Run, key: str, child: str, news: ChildHeld) -> Hold:
+    """A child needs somebody, and so does its parent."""
+    detail = f"child run {child} is held ({news.reason}): {news.detail}"
+    fix = f"{news.fix}\nThen: outlast resume {_id(run)}" if news.fix else ""
+    return Hold(news.reason, detail, fix or f"Go on with: outlast resume {_id(run)}", key)
 
 
 def unfit_settlement(run: Run, call: Call, problem: Exception) -> Hold:

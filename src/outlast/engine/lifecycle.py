@@ -7,6 +7,7 @@ import shlex
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import TypeVar, cast
 
 from msgspec import Raw, Struct
@@ -15,13 +16,15 @@ from outlast import codec, events
 from outlast.amounts import NOTHING
 from outlast.engine import guards
 from outlast.engine.bodies import leave_behind
+from outlast.engine.children import end_children, ended_with
 from outlast.engine.drive import drive_async, drive_sync, sequence
 from outlast.engine.ended import Raised, Returned, Stopped
+from outlast.engine.ending import begin_ending
 from outlast.engine.holds import ended_early, signature_changed, swallowed, unreadable
 from outlast.engine.order import PASSES
 from outlast.engine.outcomes import is_large, pack
 from outlast.engine.requests import Drain, Reply, Request, Write
-from outlast.engine.run import Run
+from outlast.engine.run import KILLED, PAUSED, Run
 from outlast.engine.scope import (
     ATTEMPT,
     SCOPE,
@@ -30,7 +33,8 @@ from outlast.engine.scope import (
     install_task_factory,
 )
 from outlast.engine.spec import WorkflowSpec, return_hint
-from outlast.engine.stop import Asleep, Broken, Hold, Release
+from outlast.engine.stop import Asleep, Broken, Hold, Moved, Release
+from outlast.engine.undo import is_undone_by_request, is_wanted, undo
 from outlast.errors import NotStorable, OutlastWarning, StopRun, Unreadable
 from outlast.events import Event
 from outlast.journal import Along, Becomes, Entry
@@ -67,18 +71,16 @@ def execute_sync(run: Run, spec: WorkflowSpec) -> Conclusion:
     context = contextvars.copy_context()
     context.run(_enter, run)
     try:
-        if run.stop is None:
-            args, kwargs = arguments(run, spec)
-            ended = Returned(context.run(spec.fn, *args, **kwargs))
+        ended = context.run(_call_workflow, run, spec)
+        if is_wanted(run, spec, ended):
+            run.undone = context.run(drive_sync, undo(run, spec), run)
     except StopRun:
         pass
-    except Exception as exc:
-        ended = Raised(exc)
     except BaseException as exc:
         run.request_stop(Release(type(exc).__name__))
-        drive_sync(_conclude(run, spec, ended), run)
+        _conclude_sync(run, spec, ended)
         raise
-    return drive_sync(_conclude(run, spec, ended), run)
+    return _conclude_sync(run, spec, ended)
 
 
 async def execute_async(run: Run, spec: WorkflowSpec) -> Conclusion:
@@ -129,11 +131,32 @@ def _enter(run: Run) -> Scope:
     return scope
 
 
-async def _root(run: Run, spec: WorkflowSpec) -> Ended:
-    scope = _enter(run)
+def _call_workflow(run: Run, spec: WorkflowSpec) -> Ended:
+    if run.stop is not None or is_undone_by_request(run):
+        return Stopped()
     try:
-        if run.stop is not None:
-            return Stopped()
+        args, kwargs = arguments(run, spec)
+        return Returned(spec.fn(*args, **kwargs))
+    except StopRun:
+        return Stopped()
+    except Exception as exc:
+        return Raised(exc)
+
+
+async def _root(run: Run, spec: WorkflowSpec) -> Ended:
+    ended = await _await_workflow(run, spec)
+    if is_wanted(run, spec, ended):
+        await _end_tasks(run)
+        with suppress(StopRun):  # the run's own flag says so
+            run.undone = await drive_async(undo(run, spec), run)
+    return ended
+
+
+async def _await_workflow(run: Run, spec: WorkflowSpec) -> Ended:
+    scope = _enter(run)
+    if run.stop is not None or is_undone_by_request(run):
+        return Stopped()
+    try:
         args, kwargs = arguments(run, spec)
         result = scope.coro = spec.fn(*args, **kwargs)
         return Returned(await result if inspect.isawaitable(result) else result)
@@ -180,15 +203,26 @@ class _End:
 
     def _on_stop(self) -> None:
         grace = self._run.settings.grace
-        self._loop.call_later(grace, self._root.cancel)
-        self._loop.call_later(2 * grace, self._wake)
+        if self._run.stop == KILLED:
+            self._root.cancel()
+            self._loop.call_later(grace, self._wake)
+            return
+        if self._run.stop == PAUSED:  # what is under way may come to its end, however long it takes
+            self._run.watch(self._idle, idle=True).__enter__()
+        else:
+            self._loop.call_later(grace, self._root.cancel)
+            self._loop.call_later(2 * grace, self._wake)
         if not isinstance(self._run.stop, Hold | Asleep):
             # Some passes later: a task that learns of the stop by itself unwinds with that. A hold
             # starts inside the workflow and unwinds it by itself, so that one gets more time.
             _after_passes(self._loop, PASSES, self._look)
 
+    def _idle(self) -> None:
+        """Nothing is open in a paused run any more. Called in any thread."""
+        self._loop.call_soon_threadsafe(_after_passes, self._loop, PASSES, self._look)
+
     def _look(self) -> None:
-        if not self._run.open and not self._root.done():
+        if not self._run.is_busy and not self._root.done():
             self._root.cancel()
 
     def _wake(self, _: object = None) -> None:
@@ -235,6 +269,13 @@ def arguments(run: Run, spec: WorkflowSpec) -> tuple[tuple[object, ...], dict[st
 # ---- the end
 
 
+def _conclude_sync(run: Run, spec: WorkflowSpec, ended: Ended) -> Conclusion:
+    conclusion = drive_sync(_conclude(run, spec, ended), run)
+    if run.stop == KILLED:
+        begin_ending(run).left()
+    return conclusion
+
+
 async def _conclude_async(
     run: Run, spec: WorkflowSpec, root: "asyncio.Task[Ended]", ended: Ended
 ) -> Conclusion:
@@ -242,10 +283,14 @@ async def _conclude_async(
     alive = any(not task.done() for task in run.tasks)
     if not root.done():
         leave_behind(root)
-    if not root.done() or (alive and run.open):
+    if not root.done() or (alive and run.is_busy):
         # Its code may still do something, so nobody may go on with the run beside it.
         run.give_up(swallowed(run, next(iter(run.open), None)))
-    return await drive_async(_conclude(run, spec, ended), run)
+    conclusion = await drive_async(_conclude(run, spec, ended), run)
+    if run.stop == KILLED:
+        left: list[asyncio.Future[object]] = [task for task in run.tasks if not task.done()]
+        begin_ending(run).left(left if root.done() else [*left, cast(asyncio.Future[object], root)])
+    return conclusion
 
 
 async def _end_tasks(run: Run) -> None:
@@ -253,12 +298,16 @@ async def _end_tasks(run: Run) -> None:
     # From here on they ask for what is recorded, but open nothing more.
     run.ended = True
     for _ in range(PASSES):
-        if not run.history.unconsumed():
+        if not (run.history.unconsumed() or run.history.children):
             break
-        await asyncio.sleep(0)  # a task may still ask for what it did the last time
+        await asyncio.sleep(0)  # a task may still ask for what it did, or for a child to go on
+    await drive_async(end_children(run), run)
     leftover = [t for t in run.tasks if not t.done()]
     if not leftover:
         return
+    if run.stop == KILLED:
+        for task in leftover:
+            task.cancel()
     await drive_async(_drain(), run)
     for task in leftover:
         task.cancel()
@@ -277,9 +326,10 @@ def _drain() -> Generator[Request, Reply, None]:
 def _conclude(run: Run, spec: WorkflowSpec, ended: Ended) -> Generator[Request, Reply, Conclusion]:
     """Write how the run left this process, and let go of it: at once, unless a body still runs
     here, beside which nobody may go on."""
+    yield from end_children(run)
     if run.stop is None:
         yield Drain()
-    if run.stop is None and run.history.unconsumed():
+    if run.stop is None and not is_undone_by_request(run) and run.history.unconsumed():
         run.request_stop(ended_early(run, ended.exc if isinstance(ended, Raised) else None))
     event, becomes = _last_word(run, spec, ended)
     if event is None:
@@ -290,14 +340,18 @@ def _conclude(run: Run, spec: WorkflowSpec, ended: Ended) -> Generator[Request, 
         event = events.RunCompleted(stored)
     interrupted, along = _interrupted(run)
     assert becomes is not None
+    along = (*along, *ended_with(run, becomes.status))
     keeps_owner = becomes.status not in FINAL and bool(run.executing)
-    entries = (*interrupted, Entry(event))
+    undone = () if run.undone is None or run.stop is not None else (run.undone.event,)
+    entries = (*interrupted, *(Entry(e) for e in undone if e is not event), Entry(event))
     try:
         large = is_large(event)
         yield Write(
             entries, "record", becomes=becomes, release=not keeps_owner, large=large, along=along
         )
     except StopRun:  # refused: the last word is not ours
+        if run.stop == PAUSED and becomes.status in FINAL:  # it would have ended, had it gone on
+            return (yield from _conclude(run, spec, ended))
         return Conclusion(run, None)
     run.keeps_owner = keeps_owner
     if isinstance(event, events.RunCompleted):
@@ -323,6 +377,8 @@ def _interrupted(run: Run) -> tuple[tuple[Entry, ...], tuple[Along, ...]]:
 def _warn_of_budget(run: Run, spec: WorkflowSpec) -> None:
     """The run has completed, and its limit of money has not kept what it promised."""
     account = run.purse.account
+    if run.row.root is not None:  # it is its root's
+        return
     if account is None or not is_limited(account, "usd") or account.limits.usd is None:
         return
     if account.unknown_usd:
@@ -351,8 +407,11 @@ def _last_word(run: Run, spec: WorkflowSpec, ended: Ended) -> tuple[Event | None
             return events.RunHeld(reason, detail, fix, step), Becomes("held", reason, detail)
         case Release(why):
             return events.RunReleased(why), Becomes("queued", f"released: {why}")
+        case Moved("held"):
+            # The status stays as the operator has set it; unless he let the run go on meanwhile.
+            return events.RunReleased("paused"), Becomes("queued", "released: paused")
         case Asleep(due):
-            return events.RunReleased("waiting"), Becomes("waiting", due_at=due)
+            return events.RunReleased("waiting"), run.waits_until(due)
         case Broken():
             # The store may be well again. Unless it is told so, the next owner takes this end for
             # a crash, and some of those make a crash loop.
@@ -363,6 +422,8 @@ def _last_word(run: Run, spec: WorkflowSpec, ended: Ended) -> tuple[Event | None
 
 
 def _outcome(run: Run, spec: WorkflowSpec, ended: Ended) -> tuple[Event | None, Becomes | None]:
+    if run.history.undoing is not None and run.undone is not None:
+        return run.undone.last_word(run.history.undoing)
     if isinstance(ended, Stopped):
         ended = Raised(RuntimeError("the workflow raised StopRun, and its run need not stop"))
     if isinstance(ended, Raised):

@@ -17,17 +17,19 @@ from outlast.records import StoredEvent
 from outlast.store.base import Row
 from outlast.store.writer import Store
 
+Loaded = tuple[list[StoredEvent], StoredEvent | None]
+"""Events, oldest first, and the first of them that was altered."""
+
 SAVES = 100
 """How many saves are read at once, on the way back to the last whole record."""
 
 
-def load(
-    store: Store, run_id: str, loop: str | None, since: int
-) -> tuple[list[StoredEvent], StoredEvent | None]:
+def load(store: Store, run_id: str, loop: str | None = None, since: int = 0) -> Loaded:
     """What a resume needs, oldest first, and the first event of it that was altered.
 
     Args:
-        loop: the turn loop that the run stands in, from event `since` on.
+        loop: the turn loop that the run stands in, from event `since` on; all is read if it is left
+            out.
 
     Raises:
         StoreError: the store cannot be read.

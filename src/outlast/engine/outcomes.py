@@ -96,7 +96,8 @@ def close(run: Run, call: Call, past: Past, outcome: Event, late: Event, *before
 
 def after_error(run: Run, call: Call, past: Past, ended: Raised | TimedOut) -> Flow:
     """Record a failed attempt as doubt, as retryable or as final."""
-    if isinstance(ended, TimedOut) and past.effect != "once" and guards.time_is_up(run):
+    limited = past.effect != "once" and not call.spec.undoes
+    if isinstance(ended, TimedOut) and limited and guards.time_is_up(run):
         # It did nothing wrong: it is run again once there is time again.
         yield from note(run, call, events.StepInterrupted(past.attempts, crash=False))
         yield from hold(run, out_of_time(run, call))

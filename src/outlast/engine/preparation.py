@@ -14,16 +14,17 @@ from outlast import events
 from outlast.engine import guards
 from outlast.engine.history import ENDED_WITH_PROCESS, History, build
 from outlast.engine.holds import altered, crash_loop, unreadable
-from outlast.engine.loading import load
+from outlast.engine.loading import Loaded, load
 from outlast.engine.run import Run
 from outlast.engine.spec import Settings
-from outlast.engine.stop import Broken, Hold
-from outlast.errors import StoreError
-from outlast.journal import Along, Entry, row_differs
+from outlast.engine.started import end_of_attempts, mark_processes, tag
+from outlast.engine.stop import Broken, Hold, Lost, Moved
+from outlast.engine.strays import watch_threads
+from outlast.errors import LostRun, StoreError
+from outlast.journal import Along, Entry, RunMoved, row_differs
 from outlast.leases import Claim, Claimed, Refused
 from outlast.policy.budget import Ticket
 from outlast.policy.gate import Gate, allow_all
-from outlast.records import StoredEvent
 from outlast.store.base import Item
 from outlast.store.writer import Store
 
@@ -34,6 +35,14 @@ class Commit(Struct, frozen=True):
     item: Item[object]
 
 
+class EndStarted(Struct, frozen=True):
+    """End processes that attempts of a run have started, whichever process they began in, as far
+    as they run on this machine. Reply: None."""
+
+    uid: str
+    tags: frozenset[str]
+
+
 class Load(Struct, frozen=True):
     """Read what a resume needs of a run's journal. Reply: see `loading.load`."""
 
@@ -42,32 +51,44 @@ class Load(Struct, frozen=True):
     since: int
 
 
-Loaded = tuple[list[StoredEvent], StoredEvent | None]
+REFUSALS = (StoreError, msgspec.DecodeError, RunMoved, LostRun)
+"""What a preparation itself deals with."""
 
-Preparation = Generator[Commit | Load, object, Run | Refused]
+Preparation = Generator[Commit | EndStarted | Load, object, Run | Refused]
 
 
 def prepare(
-    store: Store, claim: Claim, settings: Settings, wait: bool | float, gate: Gate = allow_all
+    store: Store,
+    claim: Claim,
+    settings: Settings,
+    wait: bool | float,
+    gate: Gate = allow_all,
+    parent: Run | None = None,
 ) -> Preparation:
     """Claim a run and read what it has done. Returns it, or why it is not to be had.
+
+    Args:
+        parent: the run that has called it, if that is executed here.
 
     Raises:
         UnknownRun, RunMismatch: see `leases.Claim`.
         StoreError: the store is in trouble and nothing was claimed.
     """
+    mark_processes()
+    watch_threads()
     got = yield Commit(claim)
     if isinstance(got, Refused):
         return got
     assert isinstance(got, Claimed)
-    run = Run(got.row, got.args, History(), store, settings, wait=wait, gate=gate)
-    run.purse.owns(got.account)
+    run = Run(got.row, got.args, History(), store, settings, wait=wait, gate=gate, parent=parent)
+    if parent is None:
+        run.purse.owns(got.account)
     if not got.created:
         yield from recall(run, got)
     return run
 
 
-def recall(run: Run, got: Claimed) -> Generator[Commit | Load, object, None]:
+def recall(run: Run, got: Claimed) -> Generator[Commit | EndStarted | Load, object, None]:
     """Read what a run has done and note what its last owner left open. If something is wrong with
     that, the run is asked to stop."""
     try:
@@ -83,11 +104,17 @@ def recall(run: Run, got: Claimed) -> Generator[Commit | Load, object, None]:
             return
         run.history = build(rows)
         run.repeats.restore(run.history.repeats)
+        if left := _cut_short(run):
+            yield EndStarted(run.row.uid, left)
         interrupted, along = _interruptions(run, got)
         if interrupted or along:
             yield Commit(run.owner_write(interrupted, "record", along=along))
     except StoreError as problem:
         run.request_stop(Broken(problem))  # the run is ours already, so it is to be released
+    except RunMoved as problem:
+        run.request_stop(Moved(problem.status))  # an operator was quicker
+    except LostRun as problem:
+        run.request_stop(Lost(problem))
     except (msgspec.DecodeError, KeyError, RecursionError) as problem:
         run.request_stop(unreadable(run, f"its journal cannot be read: {problem!r}"))
     if run.history.claims_without_progress >= run.settings.max_crashes:
@@ -97,7 +124,7 @@ def recall(run: Run, got: Claimed) -> Generator[Commit | Load, object, None]:
 def prepare_sync(preparation: Preparation, store: Store) -> Run | Refused:
     """Perform a preparation in this thread."""
     reply: object = None
-    error: StoreError | msgspec.DecodeError | None = None
+    error: Exception | None = None
     while True:
         try:
             request = preparation.send(reply) if error is None else preparation.throw(error)
@@ -107,16 +134,18 @@ def prepare_sync(preparation: Preparation, store: Store) -> Run | Refused:
         try:
             if isinstance(request, Commit):
                 reply = store.write(request.item, durable=True)
+            elif isinstance(request, EndStarted):
+                end_of_attempts(request.uid, request.tags, store.world)
             else:
                 reply = load(store, request.run_id, request.loop, request.since)
-        except (StoreError, msgspec.DecodeError) as problem:
+        except REFUSALS as problem:
             error = problem
 
 
 async def prepare_async(preparation: Preparation, store: Store) -> Run | Refused:
     """Perform a preparation without blocking the event loop."""
     reply: object = None
-    error: StoreError | msgspec.DecodeError | None = None
+    error: Exception | None = None
     while True:
         try:
             request = preparation.send(reply) if error is None else preparation.throw(error)
@@ -126,12 +155,26 @@ async def prepare_async(preparation: Preparation, store: Store) -> Run | Refused
         try:
             if isinstance(request, Commit):
                 reply = await store.awrite(request.item, durable=True)
+            elif isinstance(request, EndStarted):
+                await asyncio.to_thread(end_of_attempts, request.uid, request.tags, store.world)
             else:
                 reply = await asyncio.to_thread(
                     load, store, request.run_id, request.loop, request.since
                 )
-        except (StoreError, msgspec.DecodeError) as problem:
+        except REFUSALS as problem:
             error = problem
+
+
+def _cut_short(run: Run) -> frozenset[str]:
+    """Tags of attempts that ended with their process, or with the run's stay there. What they have
+    started must not work on beside what follows."""
+    return frozenset(
+        tag(run.row.uid, past.key, past.attempts)
+        for past in (*run.history.calls.values(), *run.history.undoes.values())
+        if past.kind == "step"
+        and (past.open or (past.outcome is None and past.retry_at is None and past.attempts))
+        and not past.abandoned
+    )
 
 
 def _interruptions(run: Run, got: Claimed) -> tuple[tuple[Entry, ...], tuple[Along, ...]]:
@@ -139,10 +182,11 @@ def _interruptions(run: Run, got: Claimed) -> tuple[tuple[Entry, ...], tuple[Alo
     entries: list[Entry] = []
     along: list[Along] = []
     crash, ended = got.crash, set[tuple[str, int]]()
-    opened = [past.opened for past in run.history.calls.values() if past.open]
+    calls = [*run.history.calls.values(), *run.history.undoes.values()]
+    opened = [past.opened for past in calls if past.open]
     if opened and run.purse.account is not None and run.purse.account.limits.seconds is not None:
-        along.append(guards.worked(run, run.epoch - 1, got.alive_until - min(opened)))
-    for past in run.history.calls.values():
+        along.append(guards.worked(run, run.epoch - 1, min(opened), got.alive_until))
+    for past in calls:
         if past.open:
             bill = guards.died(run, past.key, past.attempts)
             interrupted = events.StepInterrupted(past.attempts, crash)
@@ -165,7 +209,7 @@ def _interruptions(run: Run, got: Claimed) -> tuple[tuple[Entry, ...], tuple[Alo
 
 
 def _died_too_often(run: Run) -> Hold:
-    for past in run.history.calls.values():
+    for past in (*run.history.calls.values(), *run.history.undoes.values()):
         if past.crashes >= run.settings.max_crashes:
             return crash_loop(run, past)
     return Hold(

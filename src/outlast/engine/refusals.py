@@ -80,9 +80,10 @@ def short_of(run: Run, call: Call, short: Short, before: Short | None) -> Flow:
         before: what it was short of when it was asked last.
     """
     if short.transient:
-        ours = {ticket.key for ticket in short.waits_for if ticket.run_id == run.run_id}
-        run.purse.queue_up(call.key)
-        waiting = InLine(call.key, frozenset(ours & run.unsettled.keys()))
+        purse, mark = run.purse, (run.run_id, call.key)
+        ours = {(ticket.run_id, ticket.key) for ticket in short.waits_for}
+        purse.queue_up(mark)
+        waiting = InLine(mark, frozenset(ours & purse.unsettled.keys()))
         if waiting.until:
             yield waiting
             run.check()

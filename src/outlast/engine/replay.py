@@ -126,11 +126,18 @@ def _judge_end_of_record(dry: DryRun) -> Unfit | None:
     return _unfit(dry, "diverged", said)
 
 
+def _is_undoing(dry: DryRun) -> bool:
+    """Whether the recorded run had raised, and what it did was being undone."""
+    history = dry.run.history
+    return bool(history.undoes) or any(past.asked for past in history.calls.values())
+
+
 def _judge_ending(dry: DryRun, spec: WorkflowSpec) -> Unfit | None:
     """The workflow has returned or raised."""
     then, now = dry.ended, dry.event
     if then is None:
-        if isinstance(now, events.RunFailed) and not (dry.overtaken or dry.unsure):
+        unsure = dry.overtaken or dry.unsure
+        if isinstance(now, events.RunFailed) and not (unsure or _is_undoing(dry)):
             said = f"the workflow now {_says(now)}, so that the run would fail"
             return _unfit(dry, "raised", said)
         return None

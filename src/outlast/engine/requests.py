@@ -1,17 +1,23 @@
 """What a flow asks of its driver, and what it gets back."""
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from outlast import codec
 from outlast.engine.ended import Ended
+from outlast.engine.loading import Loaded
+from outlast.engine.purse import Mark
 from outlast.engine.run import AttemptInfo, Run
 from outlast.engine.sites import Site
-from outlast.engine.spec import StepSpec
-from outlast.events import Event
+from outlast.engine.spec import StepSpec, WorkflowSpec
+from outlast.events import ChildEnded, Event
 from outlast.journal import Along, Becomes, Entry
+from outlast.records import HoldReason
+
+if TYPE_CHECKING:
+    from outlast.engine.fanout import Fan
 
 
 class Write(Struct, frozen=True):
@@ -70,11 +76,13 @@ class Late(Struct, frozen=True):
 
 
 class Sleep(Struct, frozen=True):
-    """Wait until a time (seconds since the epoch), or until `over` says so, which is asked now and
-    then. No reply."""
+    """Wait until a time (seconds since the epoch; infinite for any time), or until `over` says so,
+    which is asked now and then; with `news`, also whenever something has come from outside. No
+    reply."""
 
     due: float
     over: Callable[[], bool] | None = None
+    news: bool = False
 
     def ends_early(self) -> bool:
         """Whether there is nothing to wait for any more."""
@@ -98,8 +106,14 @@ class Forever(Struct, frozen=True):
 
 
 class Drain(Struct, frozen=True):
-    """Wait until no attempt is open in the run; once it must stop, for the grace period at most. No
-    reply."""
+    """Wait until no attempt is open in the run and no child is executed; once it must stop, for the
+    grace period at most. No reply.
+
+    Attributes:
+        seconds: of waiting at most, also for threads of the run.
+    """
+
+    seconds: float | None = None
 
 
 class InLine(Struct, frozen=True):
@@ -107,18 +121,121 @@ class InLine(Struct, frozen=True):
     Calls are served in the order in which they came, and the first one once an attempt of those in
     `until` has its outcome in the journal. No reply."""
 
-    key: str
-    until: frozenset[str]
+    mark: Mark
+    until: frozenset[Mark]
 
     def over(self, run: Run) -> bool:
         """Whether it is this call's turn."""
-        return run.purse.is_next(self.key) and not self.until <= run.unsettled.keys()
+        return run.purse.is_next(self.mark) and not self.until <= run.purse.unsettled.keys()
 
 
-Request = Write | Pack | Body | Late | Sleep | Deliver | Forever | Drain | InLine
+class Recall(Struct, frozen=True):
+    """Read the run's whole journal. Reply: `loading.Loaded`."""
 
 
-Reply = int | bytes | Ended | None
+class ChildCall(Struct, frozen=True):
+    """One call of a workflow in a workflow.
+
+    Attributes:
+        run_id: of the child. values: its bound arguments; `args` is their stored form and `digest`
+            their fingerprint.
+    """
+
+    spec: WorkflowSpec
+    key: str
+    position: str
+    run_id: str
+    values: Mapping[str, object]
+    args: bytes
+    digest: str
+    site: Site | None = None
+
+    def preview(self) -> str:
+        """The arguments as a short text."""
+        return codec.preview(self.values)
+
+
+class Child(Struct, frozen=True):
+    """Execute a child for as long as it goes on. Reply: what has become of it."""
+
+    call: ChildCall
+
+    @property
+    def key(self) -> str:
+        return self.call.key
+
+
+class ChildSleeps(Struct, frozen=True):
+    """The child waits until a time (seconds since the epoch); None for something without one."""
+
+    due: float | None
+
+
+class ChildHeld(Struct, frozen=True):
+    """The child needs somebody, see `stop.Hold`."""
+
+    reason: HoldReason
+    detail: str
+    fix: str
+
+
+class ChildLeft(Struct, frozen=True):
+    """The child was let go of, unfinished."""
+
+
+ChildNews = ChildEnded | ChildSleeps | ChildHeld | ChildLeft
+"""What has become of a child; its end is told as its parent records it."""
+
+
+class Advance(Struct, frozen=True):
+    """Go on with the items of a fan-out until `until` of them have ended, or one with an error that
+    ends it. No reply."""
+
+    fan: "Fan"
+    until: int
+
+    def perform(self) -> None:
+        """In plain code."""
+        self.fan.advance(self.until)
+
+    async def perform_async(self) -> None:
+        """In asynchronous code."""
+        await self.fan.advance_async(self.until)
+
+
+class Unwind(Struct, frozen=True):
+    """End the items of a fan-out that are under way, since workflow code has cancelled it. No
+    reply."""
+
+    fan: "Fan"
+
+    def perform(self) -> None:
+        """Only asynchronous code can be cancelled."""
+        raise AssertionError("a fan-out of plain code was cancelled")
+
+    async def perform_async(self) -> None:
+        """In asynchronous code."""
+        await self.fan.unwind_async()
+
+
+Request = (
+    Recall
+    | Write
+    | Pack
+    | Body
+    | Late
+    | Sleep
+    | Deliver
+    | Forever
+    | Drain
+    | InLine
+    | Child
+    | Advance
+    | Unwind
+)
+
+
+Reply = int | bytes | Ended | Loaded | ChildNews | None
 
 
 class Cancelled(BaseException):

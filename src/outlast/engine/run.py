@@ -4,19 +4,21 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from outlast import codec
 from outlast.engine.ended import Ended
 from outlast.engine.history import History
+from outlast.engine.kin import Family, Kin
+from outlast.engine.ports import Dry, OverdueBody
 from outlast.engine.purse import Purse
 from outlast.engine.repeats import Repeats
-from outlast.engine.spec import Settings
-from outlast.engine.stop import Hold, Release, Stop, Unwritable
+from outlast.engine.spec import Settings, StepSpec, WorkflowSpec
+from outlast.engine.stop import Hold, Moved, Release, Stop, Unwritable
 from outlast.errors import StopRun
 from outlast.journal import Along, Becomes, Entry, OwnerWrite, idempotency_key
 from outlast.leases import lease_from
@@ -27,40 +29,21 @@ from outlast.store.writer import Store
 if TYPE_CHECKING:
     import asyncio
 
+    from outlast.engine.ending import Ending
     from outlast.engine.guards import Guard
+    from outlast.engine.interrupts import InBody
     from outlast.engine.order import Sequencer
-    from outlast.engine.requests import Reply, Request
+    from outlast.engine.undo import Undone
 
 
 _NO_TASKS: "Mapping[asyncio.Future[object], str]" = MappingProxyType({})
 
+KILLED = Moved("killed")
+PAUSED = Moved("held")
+EMERGENCY = Release("the emergency stop")
+
 FRESH = 0.9
 """A lease of which so much is left need not be renewed."""
-
-
-class OverdueBody(Protocol):
-    """A body that outlived its timeout; see bodies.py."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def asks(self) -> bool: ...
-    @property
-    def ended(self) -> Ended | BaseException | None: ...
-    def join(self, timeout: float | None = None) -> None: ...
-    def is_alive(self) -> bool: ...
-
-
-class Dry(Protocol):
-    """Performs the requests of a run in which nothing may be executed or written; see replay.py."""
-
-    def perform_sync(self, request: "Request", live: "Callable[[Request, Run], Reply]") -> "Reply":
-        """`live`, which is what the driver does otherwise, is fit for some requests."""
-        ...
-
-    async def perform_async(
-        self, request: "Request", live: "Callable[[Request, Run], Awaitable[Reply]]"
-    ) -> "Reply": ...
 
 
 class AttemptInfo(Struct, frozen=True):
@@ -69,6 +52,7 @@ class AttemptInfo(Struct, frozen=True):
     Attributes:
         deadline: when it times out, in seconds since the epoch; None without a timeout.
         alias, variant: see `events.StepStarted`.
+        started: one entry for each process that its body has started.
     """
 
     run: "Run"
@@ -78,6 +62,7 @@ class AttemptInfo(Struct, frozen=True):
     deadline: float | None = None
     alias: str = ""
     variant: int = 0
+    started: list[bool] = []
 
     @property
     def idempotency_key(self) -> str:
@@ -95,12 +80,15 @@ class Run:
     __slots__ = (
         "__weakref__",
         "_idle_watchers",
+        "_kin",
         "_lease_end",
         "_lock",
+        "_news_watchers",
         "_renew_at",
         "_stopped_at",
         "_watchers",
         "_when_alone",
+        "account_id",
         "args",
         "arriving",
         "bodies",
@@ -108,8 +96,10 @@ class Run:
         "dry",
         "dues",
         "ended",
+        "ending",
         "epoch",
         "executing",
+        "family",
         "gate",
         "guards",
         "history",
@@ -127,7 +117,10 @@ class Run:
         "stop",
         "store",
         "tasks",
-        "unsettled",
+        "undoable",
+        "undone",
+        "wants",
+        "workflows",
         "world",
     )
     """A process may hold thousands of sleeping runs, and without slots each takes 1.5 kB more."""
@@ -142,6 +135,7 @@ class Run:
         *,
         wait: bool | float = True,
         gate: Gate = allow_all,
+        parent: "Run | None" = None,
     ) -> None:
         self.row = row
         self.args = args
@@ -154,7 +148,10 @@ class Run:
         # Seconds of the longest wait that this process sits out.
         self.longest_wait = (math.inf if wait else 0.0) if isinstance(wait, bool) else wait
         self.gate = gate
-        self.purse = Purse()
+        self.account_id = row.root or row.run_id  # whose account it spends from
+        self.purse: Purse = Purse(row.run_id, row.epoch) if parent is None else parent.purse
+        self.family: Family | None = None if parent is None else parent.family
+        self._kin: Kin | None = None
         self.guards: dict[str, Guard] = {}  # of the attempts that are open
         self.repeats = Repeats()
         self.max_repeats: int | None = None
@@ -165,21 +162,27 @@ class Run:
         self._renew_at = 0.0  # likewise
         self.ended = False  # the workflow function has; tasks that it left behind may be alive
         self.open: dict[str, AttemptInfo] = {}
-        self.unsettled: dict[str, None] = {}  # open, or with an outcome that is not written yet
         self.cut: dict[str, AttemptInfo] = {}  # over, without an outcome
         self.dues: dict[str, float] = {}
+        self.wants: dict[str, str] = {}  # what is waited for from outside, in words, by key
         self.arriving = 0  # outcomes on their way to the journal, or from it to the workflow
         self.tasks: Mapping[asyncio.Future[object], str] = _NO_TASKS
         self.sequencer: Sequencer | None = None
         self.bodies: set[OverdueBody] = set()
         self.late: dict[str, Ended | BaseException | None] = {}
-        self.executing: set[str] = set()  # keys of plain steps whose bodies run now, in any thread
+        self.executing: dict[str, InBody] = {}  # plain bodies that run now, in any thread, by key
         self.keeps_owner = False  # it ended here, but a body of it still runs
+        self.ending: Ending | None = None  # once it was killed
+        # Steps with an undo that were called, by place, and workflows, by name; also in children.
+        self.undoable: dict[str, StepSpec] = {} if parent is None else parent.undoable
+        self.workflows: dict[str, WorkflowSpec] = {} if parent is None else parent.workflows
+        self.undone: Undone | None = None  # once all was undone that can be
         self._when_alone: Callable[[], object] | None = None
         self._lock = threading.RLock()  # a signal handler may come while this thread holds it
         # Dicts for want of values: an empty one is a third of an empty set.
         self._watchers: dict[Callable[[], object], None] = {}
         self._idle_watchers: dict[Callable[[], object], None] = {}
+        self._news_watchers: dict[Callable[[], object], None] = {}
 
     def encode(self, value: object, where: str, hint: object) -> bytes:
         """The stored form of a value of this run, see `codec.encode`."""
@@ -199,14 +202,22 @@ class Run:
 
     def request_stop(self, stop: Stop) -> None:
         """Let nothing more begin in this run. The first reason counts, unless a later one says that
-        nothing can be written about it."""
+        nothing can be written about it; a kill counts always."""
         with self._lock:
             if self.stop is None:
                 self._stopped_at = self.world.boot()
             if self.stop is None or (
-                isinstance(stop, Unwritable) and not isinstance(self.stop, Unwritable)
+                isinstance(stop, Unwritable)
+                and (stop == KILLED or not isinstance(self.stop, Unwritable))
             ):
                 self.stop = stop
+        if self._kin is not None:
+            self._kin.stop(stop)
+        self._notify()
+
+    def ends(self) -> None:
+        """The workflow function has ended: nothing more opens in what it left behind."""
+        self.ended = True
         self._notify()
 
     def give_up(self, stop: Hold) -> None:
@@ -216,27 +227,58 @@ class Run:
 
     def patience(self) -> float:
         """Seconds that open attempts still have to end by themselves: any number as long as the
-        run goes on, then the rest of the grace period."""
-        if self.stop is None:
+        run goes on or is only paused, none once it was killed, else the rest of the grace
+        period."""
+        if self.stop is None or self.stop == PAUSED:
             return float("inf")
+        if self.stop == KILLED:
+            return 0.0
         return max(0.0, self._stopped_at + self.settings.grace - self.world.boot())
 
     def ran(self) -> float:
         """Seconds in which a step of the run was under way here."""
         return self.purse.ran(self.world.boot())
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether an attempt is open, or a child is executed."""
+        return bool(self.open or self._kin)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all that goes on in plain code waits for a time."""
+        strands = 0 if self._kin is None else self._kin.strands - self._kin.waiting
+        own = self.sequencer is None  # the workflow's own thread is one too
+        return not self.is_busy and len(self.dues) >= strands + own
+
+    def is_closed(self, position: str) -> bool:
+        """Whether a call at a position is only made if it is recorded."""
+        return self._kin is not None and self._kin.is_closed(position)
+
+    @property
+    def kin(self) -> Kin:
+        """Its children under way. Made when first asked for, as most runs have none."""
+        if self._kin is None:
+            with self._lock:
+                self._kin = self._kin or Kin(self._notify)
+        return self._kin
+
+    def locked(self) -> "threading.RLock":
+        """The lock for what threads of the run share, as a block."""
+        return self._lock
+
     def opened(self, attempt: AttemptInfo) -> None:
         with self._lock:
-            self.unsettled[attempt.key] = None
+            mark = (self.run_id, attempt.key)
+            self.purse.unsettled[mark] = None
             self.open[attempt.key] = attempt
-            self.purse.works(self.world.boot())
+            self.purse.works(mark, self.world.boot())
 
     def shut(self, key: str) -> None:
         """An attempt is over, and its outcome on its way to the journal."""
         with self._lock:
-            self.open.pop(key, None)
-            if not self.open:
-                self.purse.rests(self.world.boot())
+            if self.open.pop(key, None) is not None:
+                self.purse.rests((self.run_id, key), self.world.boot())
 
     def cut_off(self, attempt: AttemptInfo, by: str) -> None:
         """A body was left by something that is no error of a step, such as KeyboardInterrupt."""
@@ -248,7 +290,7 @@ class Run:
     def closed(self, key: str) -> None:
         """An attempt has its outcome in the journal."""
         self.shut(key)
-        self.unsettled.pop(key, None)
+        self.purse.unsettled.pop((self.run_id, key), None)
         if not self.open and (self.stop is not None or self._idle_watchers):
             self._notify()
         self.purse.call_next()
@@ -256,7 +298,7 @@ class Run:
     def body_ended(self, key: str) -> None:
         """The body of a plain step, which was in `executing`, has ended."""
         with self._lock:
-            self.executing.discard(key)
+            self.executing.pop(key, None)
             then = None if self.executing else self._when_alone
         if then is not None:
             then()
@@ -282,10 +324,21 @@ class Run:
         if self.stop is not None and not task.cancelled():
             task.exception()
 
-    def watch(self, wake: Callable[[], object], *, idle: bool = False) -> "_Watch":
+    def watch(
+        self, wake: Callable[[], object], *, idle: bool = False, news: bool = False
+    ) -> "_Watch":
         """Until the block ends, call `wake`, from any thread, when the run must stop; with `idle`,
-        also when nothing is open in it any more."""
-        return _Watch(self._idle_watchers if idle else self._watchers, wake, self._lock)
+        also when nothing is open in it any more; with `news`, only when something has come for it
+        from outside."""
+        among = self._idle_watchers if idle else self._watchers
+        return _Watch(self._news_watchers if news else among, wake, self._lock)
+
+    def hear(self) -> None:
+        """Something may have come for the run from outside, such as a signal."""
+        with self._lock:
+            watchers = list(self._news_watchers)
+        for wake in watchers:
+            wake()
 
     def _notify(self) -> None:
         with self._lock:
@@ -331,9 +384,15 @@ class Run:
     def _standing(self) -> Becomes:
         """Called by whichever thread commits."""
         dues = tuple(self.dues.values())
-        if not dues or self.open:
+        if not dues or self.is_busy:
             return Becomes("running")
-        return Becomes("waiting", due_at=min(dues))
+        return self.waits_until(min(dues))
+
+    def waits_until(self, due: float) -> Becomes:
+        """How a run stands that can go on at `due`, or when something comes from outside; infinite
+        if only then."""
+        detail = "; ".join(tuple(self.wants.values())) or None
+        return Becomes("waiting", detail=detail, due_at=None if math.isinf(due) else due)
 
 
 class _Watch:

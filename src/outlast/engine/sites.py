@@ -74,6 +74,8 @@ def call_site(scope: "Scope", depth: int = 1) -> Site | None:
         code = frame.f_code
         if not _is_library(code.co_filename):
             return Site(code, frame.f_lasti)
+        if code.co_name == "_call_item":  # of a fan-out; above it stands whoever runs the loop
+            break
         frame = frame.f_back
     return _awaiting(scope) or scope.site
 

@@ -19,6 +19,9 @@ from outlast.records import Effect
 
 OnDoubt = Literal["hold", "raise"]
 
+OnFailure = Literal["leave", "undo"]
+"""What becomes of the completed steps of a workflow that raises."""
+
 Match = Literal["arguments", "name"]
 """What of a call must be as it was recorded, besides its position and its kind."""
 
@@ -72,7 +75,8 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 class StepSpec:
     """A step: its function and how outlast treats it. See `outlast.step` for the fields. `breaker`
     has its name; its settings count if they were `breaker_declared`. `tool`: module and name of the
-    function; `is_method`: its first parameter is the object."""
+    function; `is_method`: its first parameter is the object; `place`: MODULE:NAME, under which the
+    step is found again. `undo`: its compensation, which is one that `undoes`."""
 
     name: str
     fn: Callable[..., object]
@@ -92,8 +96,12 @@ class StepSpec:
     breaker_declared: bool = False
     cost: CostSpec | None = None
     poll: bool = False
+    approval: bool | Callable[..., object] = False
     tool: str = ""
     is_method: bool = False
+    place: str = ""
+    undo: "StepSpec | None" = None
+    undoes: bool = False
     parameters: tuple[str, ...] | None = field(init=False)
     """Their names, if all of them can be given by position."""
 
@@ -113,11 +121,19 @@ class WorkflowSpec(Struct, frozen=True):
     module: str
     budget: Budget | None = None
     max_repeats: int | None = REPEATS
+    on_failure: OnFailure = "leave"
 
 
 def workflow_spec(fn: object) -> WorkflowSpec | None:
     """What `@workflow` froze about a function; None if it is not a workflow."""
     return typing.cast(WorkflowSpec | None, getattr(fn, "__outlast_workflow__", None))
+
+
+def step_spec(fn: object) -> StepSpec | None:
+    """What `@step` froze about a function, with what was registered since; None if it is no
+    step."""
+    found = typing.cast("list[StepSpec] | None", getattr(fn, "__outlast_step__", None))
+    return found[0] if found else None
 
 
 @cache

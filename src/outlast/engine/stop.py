@@ -22,7 +22,8 @@ class Release(Struct, frozen=True):
 
 
 class Asleep(Struct, frozen=True):
-    """Nothing can happen before `due` (seconds since the epoch), and nobody wants to wait."""
+    """Nothing can happen before `due` (seconds since the epoch; infinite if something must come
+    from outside), and nobody wants to wait."""
 
     due: float
 

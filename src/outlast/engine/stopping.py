@@ -12,6 +12,7 @@ from outlast.engine.run import Run
 from outlast.engine.stop import Hold
 from outlast.errors import StopRun
 from outlast.journal import Entry
+from outlast.mailbox import Withdraw
 
 
 def hold(run: Run, stop: Hold) -> Generator[Request, Reply, NoReturn]:
@@ -23,24 +24,30 @@ def hold(run: Run, stop: Hold) -> Generator[Request, Reply, NoReturn]:
 
 def check_next(run: Run, position: str, asked: Asked) -> Flow:
     """For a call that is not recorded: hold the run unless it comes behind all that is."""
+    if run.is_closed(position):
+        raise StopRun("its fan-out has ended early")
     later = run.history.skipped_to(position)
     if later is not None:
         yield from hold(run, not_recorded(run, later, asked))
     return None
 
 
-def abandon(run: Run, key: str, past: Past) -> Flow:
+def abandon(run: Run, key: str, past: Past, also: guards.Bill = guards.NO_BILL) -> Flow:
     """Workflow code cancelled the call. Recorded, and given out in its order like an outcome,
     before the workflow can do anything that follows from it."""
     run.dues.pop(key, None)
     if run.stop is not None:
         return None  # the run unwinds; an open attempt is recorded as interrupted at its end
+    run.wants.pop(key, None)
     run.shut(key)
     bill = guards.settled(run, key)
     said = (*bill.events, events.StepAbandoned(attempt=past.attempts))
-    entries = tuple(Entry(event, key) for event in said)
+    entries = (*map(Entry, also.events), *(Entry(event, key) for event in said))
+    along = (*bill.along, *also.along)
+    if past.wait is not None:
+        along = (*along, Withdraw(run.run_id, key))
     try:
-        yield Write(entries, "record", durable=False, deliver=True, shielded=True, along=bill.along)
+        yield Write(entries, "record", durable=False, deliver=True, shielded=True, along=along)
     finally:
         run.closed(key)
     return None

@@ -5,12 +5,15 @@ from dataclasses import replace
 from typing import cast
 
 from outlast import codec, cuts, events
+from outlast.emergency import read_stop
 from outlast.errors import StoreError, Unreadable
 from outlast.journal import to_event, to_run
 from outlast.leases import is_abandoned
-from outlast.records import RunRow, RunView, StoredEvent
+from outlast.records import KillView, RunRow, RunView, StoredEvent
 from outlast.store.base import Row, SqlValue
 from outlast.store.writer import Store
+from outlast.views.family import with_family
+from outlast.views.mail import with_mail
 from outlast.views.reading import decode_stored, read_events
 from outlast.views.spending import with_budget
 from outlast.views.steps import steps_of
@@ -58,7 +61,15 @@ def upcoming(store: Store, own_claims: Set[str]) -> list[RunRow]:
         own_claims: see `leases.is_abandoned`.
     """
     rows = [to_run(row) for row in store.read("list_unfinished")]
-    return [row for row in rows if is_abandoned(row, store.world, own_claims)]
+    return [
+        row for row in rows if not _is_parked(row) and is_abandoned(row, store.world, own_claims)
+    ]
+
+
+def _is_parked(row: RunRow) -> bool:
+    """Whether it goes on only once something comes from outside. One whose process has died while
+    it waited may have had something else to do."""
+    return row.status == "waiting" and row.due_at is None and row.owner is None
 
 
 def live_runs(store: Store, workflow: str | None) -> list[tuple[str, str]]:
@@ -71,7 +82,7 @@ def workflows(store: Store) -> list[str]:
     return [str(name) for (name,) in store.read("workflows")]
 
 
-def _live_owner(row: RunRow, store: Store) -> str | None:
+def run_owner(store: Store, row: RunRow) -> str | None:
     """The process that executes the run, in words; None if nobody does."""
     if row.owner is None or is_abandoned(row, store.world, _own_claims(row, store)):
         return None
@@ -97,20 +108,24 @@ def run_view(store: Store, row: RunRow, *, with_steps: bool = True) -> RunView:
             list[tuple[int, int | None, bool]], store.read("progress_of", run_id=row.run_id)
         )
         if not cut:
-            return replace(_with_ending(view, _last(store, row)), finished=finished, turn=turn)
+            view = _with_ending(view, _last(store, row))
+            return _with_kill(store, row, replace(view, finished=finished, turn=turn))
     rows = read_events(store, row.run_id)
-    alive = row.status in ("running", "waiting") and view.owner is not None
+    pausing = row.status == "held" and row.reason == "paused"
+    alive = view.owner is not None and (pausing or row.status in ("running", "waiting"))
     steps = steps_of(rows, row.uid, alive=alive, now=store.world.wall())
     done = sum(step.status == "completed" for step in steps)
     view = replace(view, steps=steps if with_steps else [], finished=done, turn=_turn(rows))
     if with_steps:
-        view = with_budget(store, view)
-    return _with_ending(_with_origin(view, rows), _last(store, row))
+        view = with_budget(store, view, row.root or row.run_id)
+        view = replace(with_mail(store, view), stopped=read_stop(store))
+        view = _with_undone(with_family(store, view, rows), rows)
+    return _with_kill(store, row, _with_ending(_with_origin(view, rows), _last(store, row)))
 
 
 def _bare(store: Store, row: RunRow) -> RunView:
     """What a run's row alone tells."""
-    owner = _live_owner(row, store)
+    owner = run_owner(store, row)
     going_on = row.status in ("running", "waiting")
     return RunView(
         run_id=row.run_id,
@@ -130,6 +145,53 @@ def _bare(store: Store, row: RunRow) -> RunView:
         seq=row.seq,
         head=row.head.hex(),
         owner=owner,
+        parent=row.parent,
+    )
+
+
+def _with_kill(store: Store, row: RunRow, view: RunView) -> RunView:
+    if row.status != "killed":
+        return view
+    kill = kill_view(store, row)
+    return replace(view, owner=kill.owner, kill=kill)
+
+
+def kill_view(store: Store, row: RunRow) -> KillView:
+    """What is known about the kill of a killed run. Reads two events.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    killed, stopped = (
+        None if not found else to_event(found[0])
+        for found in (
+            store.read("read_last_of_kind", run_id=row.run_id, kind=kind)
+            for kind in (events.RunKilled.kind, events.RunStopped.kind)
+        )
+    )
+    said = events.RunKilled() if killed is None else decode_stored(killed)
+    assert isinstance(said, events.RunKilled)
+    at = row.updated_at if killed is None else killed.at
+    # One of an earlier kill, before a revival, says nothing about this one.
+    noted = None
+    if stopped is not None and killed is not None and stopped.seq > killed.seq:
+        noted = decode_stored(stopped)
+    assert noted is None or isinstance(noted, events.RunStopped)
+    survivors = [] if noted is None else noted.survivors
+    owner = row.owner
+    if owner is not None and store.world.liveness(owner) == "dead":
+        owner = None
+    return KillView(
+        at=at,
+        by=said.by,
+        why=said.why,
+        grace=said.grace,
+        parent=said.parent,
+        stopped=owner is None and not survivors,
+        owner=None if owner is None else f"process {owner.pid} on {owner.host}",
+        seconds=None if noted is None else noted.seconds,
+        ended=[] if noted is None else noted.ended,
+        survivors=survivors,
     )
 
 
@@ -145,6 +207,16 @@ def _with_origin(view: RunView, rows: Sequence[StoredEvent]) -> RunView:
     if not isinstance(created, events.RunCreated) or created.forked is None:
         return view
     return replace(view, forked_from=created.forked.run_id, forked_at=created.forked.step)
+
+
+def _with_undone(view: RunView, rows: Sequence[StoredEvent]) -> RunView:
+    """What was undone, by whichever request, and what is left after the latest."""
+    for row in rows:
+        if row.kind == events.RunUndone.kind:
+            event = cast(events.RunUndone, decode_stored(row))
+            undone = dict.fromkeys([*(view.undone or ()), *event.undone])
+            view = replace(view, undone=list(undone), left=event.left)
+    return view
 
 
 def _with_ending(view: RunView, last: StoredEvent | None) -> RunView:

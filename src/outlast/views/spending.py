@@ -12,20 +12,23 @@ from outlast.records import RunView, Spending
 from outlast.store.writer import Store
 
 
-def with_budget(store: Store, view: RunView) -> RunView:
-    """A run with what its budget says, if it has one.
+def with_budget(store: Store, view: RunView, owner: str) -> RunView:
+    """A run with what its budget says, if it has one; that of a child is its root's.
+
+    Args:
+        owner: the run whose account it is.
 
     Raises:
         StoreError: its account was altered so that it cannot be read.
     """
-    account = read_account(store, view.run_id)
+    account = read_account(store, owner)
     if account is None:
         return view
     try:
         return replace(view, budget=describe(account), spending=_numbers(account))
     except (ValueError, ArithmeticError) as problem:
         raise StoreError(
-            f"the budget of run {view.run_id} makes no sense: it was altered ({problem!r})",
+            f"the budget of run {owner} makes no sense: it was altered ({problem!r})",
             "damaged",
         ) from problem
 

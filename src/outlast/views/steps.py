@@ -38,6 +38,7 @@ class _Step(Struct):
     opened: float | None = None  # when the attempt that is open was opened
     worked: float = 0.0
     unmeasured: int = 0
+    late: str | None = None
 
 
 def steps_of(
@@ -74,8 +75,13 @@ def _mark(row: StoredEvent, started: events.StepStarted) -> tuple[str | None, in
 
 
 def doubtful(steps: Sequence[StepView]) -> list[StepView]:
-    """The steps that an operator may settle."""
-    return [step for step in steps if step.status == "in-doubt"]
+    """The steps that an operator may settle: those in doubt, and compensations that have failed."""
+    return [step for step in steps if step.status == "in-doubt" or _waits_for_undo(step)]
+
+
+def _waits_for_undo(step: StepView) -> bool:
+    undoes = step.key.rpartition("#")[2].startswith(cuts.UNDO)
+    return undoes and step.status == "failed" and not step.let_fail
 
 
 def _apply(step: _Step, event: events.Event, at: float) -> None:
@@ -87,7 +93,7 @@ def _apply(step: _Step, event: events.Event, at: float) -> None:
             if not step.retrying:
                 _set_error(step, None, None)  # the doubt that went before
             step.status, step.ended, step.opened = "running", None, at
-            step.breaker = ""
+            step.breaker, step.late = "", None
         case events.StepCompleted():
             step.status, step.ended = "completed", at
             _set_error(step, None, None)
@@ -123,6 +129,10 @@ def _apply(step: _Step, event: events.Event, at: float) -> None:
             step.status = "completed" if event.decision == "done" else step.status
             step.error = event.text or None
             step.reconciled = f"settled {event.decision}" + (f" by {event.by}" if event.by else "")
+        case events.StepLate():
+            failed = event.error
+            late = "a result" if failed is None else f"an error: {failed.type}: {failed.message}"
+            step.late = late
         case _:
             pass
     _note_retry(step, event)
@@ -215,4 +225,5 @@ def _finish(step: _Step, uid: str, alive: bool, now: float | None) -> StepView:
         retry_at=step.retry_at,
         worked=step.worked,
         unmeasured=step.unmeasured + unknown,
+        late=step.late,
     )

@@ -10,7 +10,8 @@ import sys
 
 import msgspec
 
-from outlast.worker.order import INTERRUPTED, STUCK, Order
+from outlast.worker.order import INTERRUPTED, KILLED, STUCK, Order, Serve
+from outlast.worker.served import serve
 from outlast.worker.work import work
 
 PR_SET_PDEATHSIG = 1
@@ -27,16 +28,16 @@ def end_with_parent(parent: int) -> None:
 def main() -> None:
     """Carry out the order that stands on stdin."""
     end_with_parent(int(sys.argv[1]))
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order | Serve)
     sys.path[0] = ""  # as for any program that is started in this folder
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see supervisor.py
-        code = work(order)
+        code = serve(order) if isinstance(order, Serve) else work(order)
     except KeyboardInterrupt:  # nothing was begun
         code = INTERRUPTED
     sys.stdout.flush()
     sys.stderr.flush()
-    if code == STUCK:
+    if code in (STUCK, KILLED):
         os._exit(code)  # the interpreter would wait for the code that does not end
     sys.exit(code)
 

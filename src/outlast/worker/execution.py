@@ -13,9 +13,10 @@ from msgspec import Struct
 
 from outlast import codec
 from outlast.budgets import Declared
+from outlast.engine.ending import await_ending
 from outlast.engine.lifecycle import execute_async, execute_sync, release
-from outlast.engine.preparation import prepare, prepare_async, prepare_sync
-from outlast.engine.run import Run, active
+from outlast.engine.preparation import Preparation, prepare, prepare_async, prepare_sync
+from outlast.engine.run import PAUSED, Run, active
 from outlast.engine.scope import create_unscoped_task
 from outlast.engine.spec import Settings, WorkflowSpec
 from outlast.engine.stop import Release
@@ -24,6 +25,8 @@ from outlast.journal import ACTIVE
 from outlast.leases import Claim, Create, NewRun, Refused, lease_from
 from outlast.policy.budget import Budget
 from outlast.records import Identity, Source
+from outlast.store.writer import Store
+from outlast.views import read_run
 from outlast.worker.outcome import result_of_conclusion, result_of_row
 from outlast.worker.signals import release_on_signals
 from outlast.worker.stores import OpenStore
@@ -42,6 +45,7 @@ class Plan(Struct, frozen=True):
         wait: for timers and retries, or a number: only for waits of at most so many seconds.
         resume: an operator asked for it, so any hold is lifted.
         budget: of this run, in place of the workflow's own.
+        parent: the run that has called it, which this process executes.
     """
 
     spec: WorkflowSpec
@@ -52,6 +56,7 @@ class Plan(Struct, frozen=True):
     settings: Settings = Settings()
     resume: bool = False
     budget: Budget | None = None
+    parent: Run | None = None
 
 
 def run_plan(plan: Plan, opened: OpenStore) -> object:
@@ -64,24 +69,30 @@ def run_plan(plan: Plan, opened: OpenStore) -> object:
         return runner.run(execute_plan(plan, opened))
 
 
-class _Caller:
-    """Whoever waits in another thread for a plain workflow, and may stop waiting."""
+class Caller:
+    """Whoever waits for a run that is executed elsewhere in this process, and may stop waiting.
+
+    Attributes:
+        run: once it is ours.
+    """
 
     def __init__(self) -> None:
         self.gone = threading.Event()
-        self._run: Run | None = None
+        self.run: Run | None = None
+        self._why = ""
 
     def begins(self, run: Run) -> None:
         """The run is ours."""
-        self._run = run
+        self.run = run
         if self.gone.is_set():
-            run.request_stop(Release("cancelled"))
+            run.request_stop(Release(self._why))
 
-    def leaves(self) -> None:
+    def leaves(self, why: str = "cancelled") -> None:
         """Nobody waits any more: the run is to be released."""
+        self._why = why
         self.gone.set()
-        if self._run is not None:
-            self._run.request_stop(Release("cancelled"))
+        if self.run is not None:
+            self.run.request_stop(Release(why))
 
 
 async def execute_plain(plan: Plan, opened: OpenStore) -> object:
@@ -90,7 +101,7 @@ async def execute_plain(plan: Plan, opened: OpenStore) -> object:
     A thread cannot be interrupted. If the caller is cancelled, what is open in the run comes to its
     end, nothing else begins, and the run is released; that is waited for, within the grace period.
     """
-    caller = _Caller()
+    caller = Caller()
     work = create_unscoped_task(asyncio.to_thread(run_plain, plan, opened, caller))
     try:
         return await asyncio.shield(work)
@@ -102,44 +113,68 @@ async def execute_plain(plan: Plan, opened: OpenStore) -> object:
         raise
 
 
-def run_plain(plan: Plan, opened: OpenStore, caller: _Caller | None = None) -> object:
+def run_plain(plan: Plan, opened: OpenStore, caller: Caller | None = None) -> object:
     """Execute a plain workflow in this thread."""
-    store, caller = opened.store, caller or _Caller()
+    store, caller = opened.store, caller or Caller()
     pauses = _pauses()
     while not caller.gone.is_set():
         with opened.heart.claiming() as owner:
             claim = _claim(plan, opened, owner)
-            got = prepare_sync(prepare(store, claim, plan.settings, plan.wait), store)
+            got = prepare_sync(_preparation(plan, store, claim), store)
             if isinstance(got, Run):
-                caller.begins(got)
+                _begin(got, plan, opened, caller)
                 with active(got), opened.heart.keep(got):
                     conclusion = execute_sync(got, plan.spec)
+                await_ending(got)
+                if _was_resumed(got):
+                    continue
                 return result_of_conclusion(conclusion, plan.spec)
         if not _may_wait(got, plan):
             return result_of_row(store, got.row, plan.spec)
         store.world.pause(next(pauses), caller.gone)
-    raise RunReleased(plan.run_id, f"run {plan.run_id} is not waited for any more")
+    raise _unwanted(plan)
 
 
-async def execute_plan(plan: Plan, opened: OpenStore) -> object:
+async def execute_plan(plan: Plan, opened: OpenStore, caller: Caller | None = None) -> object:
     """Execute an asynchronous workflow in the running loop."""
     store = opened.store
     pauses = _pauses()
-    while True:
+    while caller is None or not caller.gone.is_set():
         with opened.heart.claiming() as owner:
             # What has a name here is kept as long as the run, so the claim has none.
             got = await _to_its_end(
-                prepare_async(
-                    prepare(store, _claim(plan, opened, owner), plan.settings, plan.wait), store
-                )
+                prepare_async(_preparation(plan, store, _claim(plan, opened, owner)), store)
             )
             if isinstance(got, Run):
+                _begin(got, plan, opened, caller)
                 with active(got), opened.heart.keep(got):
                     conclusion = await execute_async(got, plan.spec)
+                if got.ending is not None:
+                    await asyncio.to_thread(await_ending, got)
+                if _was_resumed(got):
+                    continue
                 return result_of_conclusion(conclusion, plan.spec)
         if not _may_wait(got, plan):
             return result_of_row(store, got.row, plan.spec)
         await asyncio.sleep(next(pauses))
+    raise _unwanted(plan)
+
+
+def _preparation(plan: Plan, store: Store, claim: Claim) -> Preparation:
+    return prepare(store, claim, plan.settings, plan.wait, parent=plan.parent)
+
+
+def _begin(run: Run, plan: Plan, opened: OpenStore, caller: Caller | None) -> None:
+    if run.family is None:
+        from outlast.worker.family import Clan  # which executes runs by what stands here
+
+        run.family = Clan(opened, plan)
+    if caller is not None:
+        caller.begins(run)
+
+
+def _unwanted(plan: Plan) -> RunReleased:
+    return RunReleased(plan.run_id, f"run {plan.run_id} is not waited for any more")
 
 
 async def _to_its_end(preparation: Coroutine[object, object, Run | Refused]) -> Run | Refused:
@@ -156,6 +191,14 @@ async def _to_its_end(preparation: Coroutine[object, object, Run | Refused]) -> 
             except OutlastError as problem:
                 cancelled.add_note(f"run {got.run_id} could not be released: {problem}")
         raise
+
+
+def _was_resumed(run: Run) -> bool:
+    """Whether a run that was paused here was let go on while a step came to its end."""
+    if run.stop != PAUSED:
+        return False
+    row = read_run(run.store, run.run_id)
+    return row is not None and row.status == "queued" and row.owner is None
 
 
 def _may_wait(refused: Refused, plan: Plan) -> bool:

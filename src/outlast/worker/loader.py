@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.machinery import ModuleSpec
@@ -142,6 +142,45 @@ def load_target(target: str) -> WorkflowSpec:
         return _find(_load_file(path, path.stem), name, place)
     _enter_folder(Path.cwd())
     return _find(_load_module(place, target), name, place)
+
+
+def load_workflows(places: Sequence[str]) -> dict[str, WorkflowSpec]:
+    """Import files and modules, and find all workflows in them, by name.
+
+    Raises:
+        UsageError: nothing is there, they cannot be imported together, there are no workflows, or
+            two of one name.
+    """
+    found: dict[str, WorkflowSpec] = {}
+    folders = []
+    for place in places:
+        module = _load_place(place)
+        assert _current is not None
+        folders.append(_current.folder)
+        if folders[-1] != folders[0]:
+            raise UsageError(
+                f"{place} is in another folder than {places[0]}, and modules of the same names may "
+                "be in both; start a worker for each folder"
+            )
+        for spec in filter(None, map(workflow_spec, list(vars(module).values()))):
+            if found.setdefault(spec.name, spec).fn is not spec.fn:
+                raise UsageError(
+                    f"{place} has another workflow of the name {spec.name!r}; give one of them "
+                    'another name: @workflow(name="...")'
+                )
+    if not found:
+        raise UsageError(f"there are no workflows in {', '.join(places)} (@workflow)")
+    return found
+
+
+def _load_place(place: str) -> ModuleType:
+    if place.endswith(".py") or "/" in place:
+        path = Path(place).resolve()
+        if not path.is_file():
+            raise UsageError(f"there is no file {place}; expected FILE.py or package.module")
+        return _load_file(path, path.stem)
+    _enter_folder(Path.cwd())
+    return _load_module(place, place)
 
 
 def load_source(source: Source | None, run_id: str) -> WorkflowSpec:

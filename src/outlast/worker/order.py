@@ -1,4 +1,4 @@
-"""What the command line wants to have executed."""
+"""What the command line wants to have executed: one run, or whatever comes."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ STUCK = 75
 """Exit code of a worker whose step outlived its timeout: only its process's end stops the body."""
 
 
-class Order(msgspec.Struct, frozen=True):
+class Order(msgspec.Struct, frozen=True, tag="run"):
     """One run to execute.
 
     Attributes:
@@ -49,4 +49,24 @@ class Order(msgspec.Struct, frozen=True):
     by: str = ""
     grace: float = 5.0
     supervised: bool = False
+    named: str | None = None
+
+
+class Serve(msgspec.Struct, frozen=True, tag="serve"):
+    """Runs to take up, until the process is asked to stop.
+
+    Attributes:
+        store: URL of the store.
+        places: files and modules; all workflows in them are served.
+        concurrency: how many runs are executed at once.
+        grace: seconds that open attempts get once the process was asked to stop.
+        ready: file descriptor of a pipe into which a byte is written once runs are taken up.
+        named: as in `Order`.
+    """
+
+    store: str
+    places: tuple[str, ...]
+    concurrency: int = 50
+    grace: float = 5.0
+    ready: int = -1
     named: str | None = None

@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 
 from outlast import codec, events
+from outlast.emergency import read_stop
 from outlast.engine.lifecycle import Conclusion
-from outlast.engine.run import Run
+from outlast.engine.run import EMERGENCY, Run
 from outlast.engine.spec import WorkflowSpec, return_hint
 from outlast.engine.stop import Asleep, Broken, Lost, Moved
 from outlast.errors import (
@@ -14,6 +15,7 @@ from outlast.errors import (
     RunKilled,
     RunReleased,
     RunWaiting,
+    StoreStopped,
     Unreadable,
     UsageError,
 )
@@ -31,6 +33,10 @@ def result_of_conclusion(conclusion: Conclusion, spec: WorkflowSpec) -> object:
         StoreError: the store failed under the run.
     """
     run, event = conclusion.run, conclusion.event
+    if isinstance(run.stop, Moved):
+        row = read_run(run.store, run.run_id)
+        assert row is not None
+        return result_of_row(run.store, row, spec)
     match event:
         case events.RunCompleted():
             return _decode(bytes(event.result), run.run_id, spec)
@@ -38,20 +44,27 @@ def result_of_conclusion(conclusion: Conclusion, spec: WorkflowSpec) -> object:
             raise _failed(run.run_id, event) from conclusion.cause
         case events.RunHeld():
             raise RunHeld(run.run_id, event.reason, event.detail, event.fix)
+        case events.RunUndone():  # of a run that was killed
+            row = read_run(run.store, run.run_id)
+            assert row is not None
+            return result_of_row(run.store, row, spec)
         case _:
             pass
     match run.stop:
         case Asleep(due):
-            raise RunWaiting(run.run_id, due, _waiting_text(run.run_id, due))
+            wants = run.waits_until(due)
+            text = _waiting_text(run.run_id, wants.due_at, wants.detail)
+            raise RunWaiting(run.run_id, wants.due_at, text)
         case Lost(error):
+            row = read_run(run.store, run.run_id)
+            if row is not None and row.status == "killed":  # which is how it was lost
+                return result_of_row(run.store, row, spec)
             raise error
         case Broken(error):
             raise error
-        case Moved():
-            row = read_run(run.store, run.run_id)
-            assert row is not None
-            return result_of_row(run.store, row, spec)
         case stop:
+            if stop == EMERGENCY and (why := read_stop(run.store)) is not None:
+                raise StoreStopped(why.since, why.by, why.why)
             raise RunReleased(
                 run.run_id,
                 f"run {run.run_id} was released ({getattr(stop, 'why', stop)}); go on with: "
@@ -96,7 +109,8 @@ def result_of_row(store: Store, row: RunRow, spec: WorkflowSpec | None) -> objec
         case "killed":
             raise RunKilled(run_id, f"run {run_id} was killed: {row.detail or 'no reason given'}")
         case "waiting":
-            raise RunWaiting(run_id, row.due_at, _waiting_text(run_id, row.due_at))
+            text = _waiting_text(run_id, row.due_at, row.detail)
+            raise RunWaiting(run_id, row.due_at, text)
         case _:
             raise UsageError(f"run {run_id} is {row.status}; go on with: outlast resume {run_id}")
 
@@ -108,9 +122,10 @@ def _moved(row: RunRow, spec: WorkflowSpec | None) -> tuple[codec.Moved, ...]:
     return (codec.Moved(row.source.module, spec.module),)
 
 
-def _waiting_text(run_id: str, due: float | None) -> str:
+def _waiting_text(run_id: str, due: float | None, detail: str | None) -> str:
     when = "" if due is None else f" until {datetime.fromtimestamp(due, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return f"run {run_id} waits{when}; then go on with: outlast resume {run_id}"
+    what = f" ({detail})" if detail else ""
+    return f"run {run_id} waits{when}{what}; then go on with: outlast resume {run_id}"
 
 
 def _last(store: Store, run_id: str, kind: str) -> events.Event | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from outlast.engine.interrupts import hearing_nudges
 from outlast.engine.run import Run, active_runs
 from outlast.engine.stop import Release
 
@@ -53,6 +54,12 @@ def release_on_signals() -> Iterator[None]:
     or KeyboardInterrupt is raised; a second signal does not wait for that. Only in the main
     thread, and only for signals that the program does not handle itself.
     """
+    with hearing_nudges(), _releasing():
+        yield
+
+
+@contextmanager
+def _releasing() -> Iterator[None]:
     ours = [n for n, natural in _NATURAL.items() if signal.getsignal(n) is natural]
     if threading.current_thread() is not threading.main_thread() or not ours:
         yield

@@ -47,7 +47,8 @@ def reaching(text: str, store: str | None) -> str:
 
 
 _COMMANDS = re.compile(
-    r"\boutlast(?= (?:run|resume|fork|show|verify|journal|settle|ls|replay|breakers)\b)"
+    r"\boutlast(?= (?:run|resume|fork|show|verify|journal|settle|ls|replay|breakers|kill|pause|"
+    r"stop-all|allow|signal|inbox|answer|undo|worker)\b)"
 )
 """Where a command begins in the text of an error."""
 

@@ -6,6 +6,7 @@ process (holds the interpreter in C code, blocks signals, dies), the parent goes
 
 import contextlib
 import ctypes
+import math
 import os
 import signal
 import subprocess
@@ -15,21 +16,36 @@ from collections.abc import Iterator
 from types import FrameType
 
 import msgspec
-import psutil
 
+from outlast.control import NoteStopped
+from outlast.emergency import read_news
 from outlast.engine.heart import BEATS_PER_LEASE
+from outlast.engine.history import build
+from outlast.engine.loading import load
 from outlast.engine.spec import Settings
-from outlast.errors import StoreError
+from outlast.errors import LostRun, StoreError
+from outlast.events import RunReleased, StepInterrupted
+from outlast.journal import ACTIVE, Becomes, Entry, Lease, OwnerWrite, RunMoved
 from outlast.leases import RenewForProcess, lease_from
+from outlast.processes import Ended, Found, end
+from outlast.records import FINAL, RunRow
 from outlast.store.writer import Store
 from outlast.views import read_run
 from outlast.worker import order as codes
+from outlast.worker.ending import Adopted, end_cut_short, end_worker
 from outlast.worker.order import Order
+from outlast.worker.stalling import ending_stalled
 from outlast.worker.stores import get_store
 from outlast.worker.work import work
 from outlast.world import start_ticks
 
 PR_SET_CHILD_SUBREAPER = 36
+
+LOOK = 0.1
+"""Seconds between two looks at what an operator has decided about the run."""
+
+HURRY = 1.0
+"""Seconds that a worker has to leave once it was told so for the second time."""
 
 
 def run_supervised(order: Order) -> int:
@@ -44,10 +60,13 @@ def run_supervised(order: Order) -> int:
     if order.in_process:
         return work(order)
     store = get_store(order.store).store
-    _become_subreaper()
+    become_subreaper()
+    adopted = Adopted()
     while True:
-        worker = _Worker(order, store)
+        worker = _Worker(order, store, adopted)
         code = worker.run()
+        if worker.killed:
+            return codes.KILLED
         if worker.asked is not None and (code < 0 or code in codes.STOPPED):
             return codes.INTERRUPTED if worker.asked == signal.SIGINT else codes.TERMINATED
         if worker.asked is not None and code != codes.STUCK:
@@ -59,6 +78,9 @@ def run_supervised(order: Order) -> int:
         elif worker.left_run():
             _say(order, f"{_manner(code)}; starting another")
         elif code < 0:
+            row = read_run(store, order.run_id)
+            if row is not None and row.status == "killed":  # after it had died, which freed the run
+                return codes.KILLED
             _say(order, f"{_manner(code)} before it had the run")
             return codes.FAILED
         else:
@@ -81,19 +103,29 @@ def _say(order: Order, what: str) -> None:
 class _Worker:
     """One worker process, from its start to its end."""
 
-    def __init__(self, order: Order, store: Store) -> None:
+    def __init__(self, order: Order, store: Store, adopted: Adopted) -> None:
         self._order = msgspec.structs.replace(order, supervised=True)
         self._store = store
-        self._pid = 0
-        self._started: int | None = None
+        self._world = store.world
+        self._adopted = adopted
+        self._process = Found(0, 0)
+        self._ended: list[Ended] = []
+        self._heard = -1  # the number of the last command that was looked at
+        self._end_at = math.inf  # when its run was killed and its grace is over, by the boot clock
+        self._hurried_at = math.inf  # when it was told for the second time to leave
         self.asked: int | None = None
         """The signal by which this process was asked to stop, if it was."""
+        self.killed = False
+        """Its run was killed, and nothing of it runs any more."""
 
     def left_run(self) -> bool:
         """Whether it ended without letting go of its run: it died."""
         row = read_run(self._store, self._order.run_id)
-        owner = None if row is None else row.owner
-        return owner is not None and (owner.pid, owner.started) == (self._pid, self._started)
+        return row is not None and self._owns(row)
+
+    def _owns(self, row: RunRow) -> bool:
+        owner = row.owner
+        return owner is not None and Found(owner.pid, owner.started) == self._process
 
     def run(self) -> int:
         """Start it, keep its leases, wait for its end. Negative: the signal that killed it."""
@@ -108,45 +140,147 @@ class _Worker:
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._pid, self._started = process.pid, start_ticks(process.pid)
+        self._process = Found(process.pid, start_ticks(process.pid) or 0)
         ended = threading.Event()
-        heart = threading.Thread(
-            target=self._beat, args=(ended,), name="outlast-heart", daemon=True
+        keeper = threading.Thread(
+            target=self._keep, args=(ended,), name="outlast-heart", daemon=True
         )
-        with self._forwarding(process):
+        with self._forwarding(process), ending_stalled(self._store, lambda: [process]):
             try:
                 assert process.stdin is not None
                 with contextlib.suppress(BrokenPipeError):  # its exit code tells why it has ended
                     process.stdin.write(msgspec.json.encode(self._order) + b"\n")
                     process.stdin.close()
-                heart.start()
+                keeper.start()
                 code = process.wait()
+                ended.set()
+                keeper.join()
+                self._conclude()
             finally:
                 ended.set()
                 if process.poll() is None:  # we leave by an exception of our own
                     process.kill()
                     process.wait()
-                _end_orphans(process.pid)
+                end(lambda: self._adopted.of_group(self._process), 0.0, self._world)
+                self._adopted.reap(self._process)
         return code
 
-    def _beat(self, ended: threading.Event) -> None:
-        """Renew the worker's leases until it ends; its own heart may be stopped by C code."""
+    # ---- while it lives
+
+    def _keep(self, ended: threading.Event) -> None:
+        """Until the worker ends, renew its leases: its own heart may be stopped by C code. See
+        whether it is to be ended from here."""
         lease = Settings().lease
-        here = self._store.world.identity()
-        while not ended.wait(lease / BEATS_PER_LEASE):
-            if self._started is None or start_ticks(self._pid) != self._started:
+        beat = self._world.boot() + lease / BEATS_PER_LEASE
+        while not ended.wait(LOOK):
+            if not self._process.alive:
                 return
-            until = lease_from(self._store.world, lease)
-            item = RenewForProcess(
-                here.host, here.boot, here.namespace, self._pid, self._started, until
-            )
             with contextlib.suppress(StoreError):  # the worker meets the same trouble, and says so
-                self._store.write(item, durable=False)
+                if self._world.boot() >= beat:
+                    beat = self._world.boot() + lease / BEATS_PER_LEASE
+                    self._renew(lease_from(self._world, lease))
+                self._listen()
+            if self._world.boot() >= min(self._end_at, self._hurried_at + HURRY):
+                self._end()
+                return
+
+    def _renew(self, until: Lease) -> None:
+        here = self._world.identity()
+        pid, started = self._process.pid, self._process.started
+        item = RenewForProcess(here.host, here.boot, here.namespace, pid, started, until)
+        self._store.write(item, durable=False)
+
+    def _listen(self) -> None:
+        """Look whether the run has been killed: the worker has the grace of that to end itself."""
+        news = read_news(self._store, self._heard)
+        if news.version == self._heard:
+            return
+        row = read_run(self._store, self._order.run_id)
+        if row is None or row.status != "killed":
+            self._end_at = math.inf
+        elif self._end_at == math.inf:
+            grace, killed_at = self._store.read("read_grace", run_id=row.run_id)[0]
+            assert isinstance(grace, int | float)
+            assert isinstance(killed_at, int | float)
+            left = min(grace, max(0.0, killed_at + grace - self._world.wall()))
+            self._end_at = self._world.boot() + left
+        self._heard = news.version
+
+    def _end(self) -> None:
+        """End the worker, with all that it has started."""
+        row = None
+        with contextlib.suppress(StoreError):
+            row = read_run(self._store, self._order.run_id)
+        self._ended.append(self._end_all(() if row is None else (row.uid,)))
+
+    def _end_all(self, uids: tuple[str, ...]) -> Ended:
+        worker, orphans = self._process, lambda: self._adopted.of(self._process)
+        return end_worker(worker, uids, orphans, world=self._world)
+
+    # ---- once it has ended
+
+    def _conclude(self) -> None:
+        """See to it that nothing is left that must not be, and note what only this process knows.
+
+        Raises:
+            StoreError: the store is in trouble.
+        """
+        row = read_run(self._store, self._order.run_id)
+        if row is None:
+            return
+        if row.status == "killed":
+            self._conclude_kill(row)
+            return
+        if row.status not in FINAL:
+            end_cut_short(self._store, row)
+        if self.asked is not None and self._ended and self._owns(row) and row.status in ACTIVE:
+            self._release(row)
+
+    def _conclude_kill(self, row: RunRow) -> None:
+        self._ended.append(self._end_all((row.uid,)))
+        self.killed = True
+        if self._owns(row):
+            assert row.owner is not None
+            ended = [words for part in self._ended for words in part.ended]
+            alive = [words for part in self._ended for words in part.survivors]
+            at, nonce = self._world.wall(), row.owner.nonce
+            note = NoteStopped(
+                row.run_id, nonce, at, "supervisor", (*dict.fromkeys(ended),), (*alive,)
+            )
+            self._store.write(note, durable=True)
+
+    def _release(self, row: RunRow) -> None:
+        """It was asked to leave, and had to be ended: it did not die of what it executed."""
+        assert self.asked is not None
+        why = signal.Signals(self.asked).name
+        rows, damaged = load(self._store, row.run_id)
+        if damaged is not None:
+            return  # whoever claims it says so
+        history = build(rows)
+        calls = (*history.calls.values(), *history.undoes.values())
+        # What they cost is settled by whoever claims the run: their tickets are open.
+        cut = [
+            Entry(StepInterrupted(past.attempts, crash=False), past.key)
+            for past in calls
+            if past.open
+        ]
+        write = OwnerWrite(
+            run_id=row.run_id,
+            epoch=row.epoch,
+            at=self._world.wall(),
+            entries=(*cut, Entry(RunReleased(why))),
+            mode="record",
+            becomes=Becomes("queued", f"released: {why}"),
+            release=True,
+        )
+        with contextlib.suppress(LostRun, RunMoved):  # somebody has taken it over, or decided
+            self._store.write(write, durable=True)
 
     @contextlib.contextmanager
     def _forwarding(self, process: "subprocess.Popen[bytes]") -> Iterator[None]:
         """Ctrl-C and SIGTERM ask the worker to release its run: what is open may end within the
-        grace period. The second one does not wait for that, the third one kills.
+        grace period. The second one does not wait for that: a worker that has not gone soon after
+        it is ended. The third one kills.
 
         Popen signals only a process that it has not reaped yet, so never another one.
         """
@@ -158,6 +292,8 @@ class _Worker:
         def forward(number: int, frame: FrameType | None) -> None:
             nonlocal times
             times += 1
+            if times == 2:
+                self._hurried_at = self._world.boot()
             self.asked = self.asked or number
             if number == signal.SIGINT and times == 1:
                 grace = f"{self._order.grace:g}".encode()
@@ -184,29 +320,7 @@ class _Worker:
                 signal.signal(number, handler)
 
 
-def _become_subreaper() -> None:
+def become_subreaper() -> None:
     """Children of a dead worker become ours, not init's, so that they can be ended (Linux)."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _end_orphans(group: int) -> None:
-    """End what a dead worker left running: a tool's process must not work on beside its repeat.
-
-    Only what is in the worker's process group is known to be its own. This process may well have
-    other children: jobs that a shell began before it became us, or, as a container's first
-    process, whatever lost its parent there. A tool that left the group is left alone, too.
-    psutil signals a process only if its start time is still the one it was found with.
-    """
-    orphans = [p for p in psutil.Process().children(recursive=True) if _group_of(p.pid) == group]
-    for orphan in orphans:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            orphan.kill()
-    psutil.wait_procs(orphans, timeout=5)
-
-
-def _group_of(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return None

@@ -25,6 +25,7 @@ from outlast.errors import (
     RunReleased,
     RunWaiting,
     StoreError,
+    StoreStopped,
     UnknownRun,
     Unreadable,
     UsageError,
@@ -51,6 +52,7 @@ _CODES: tuple[tuple[type[OutlastError], int], ...] = (
     (UsageError, codes.USAGE),
     (NotStorable, codes.USAGE),
     (Unreadable, codes.HELD),
+    (StoreStopped, codes.HELD),
 )
 
 
@@ -173,7 +175,7 @@ def work(order: Order) -> int:
     """Carry an order out and return its exit code; errors and warnings of ours go to stderr, a line
     each."""
     try:
-        with _warnings_in_a_line():
+        with warnings_in_a_line():
             carry_out(order)
     except (RunFailed, RunHeld, RunKilled, RunWaiting, RunOwned) as problem:
         # The command line tells what became of the run, from the store.
@@ -182,12 +184,12 @@ def work(order: Order) -> int:
         return exit_code(problem)
     except UsageError as problem:
         said, *more = (reaching(str(text), order.named) for text in problem.args or ("",))
-        _say(said)
+        say(said)
         for line in more:
             _write(line)
         return exit_code(problem)
     except OutlastError as problem:
-        _say(reaching(str(problem), order.named))
+        say(reaching(str(problem), order.named))
         return exit_code(problem)
     except KeyboardInterrupt:
         return codes.INTERRUPTED
@@ -195,22 +197,20 @@ def work(order: Order) -> int:
         if exit.code == codes.TERMINATED:  # SIGTERM, see signals.py
             return codes.TERMINATED
         # A tool's own code must not pass for one of ours: 0 would say that the run has completed.
-        _say(
-            f"run {order.run_id}: the program called sys.exit({exit.code!r}); the run was released"
-        )
+        say(f"run {order.run_id}: the program called sys.exit({exit.code!r}); the run was released")
         return codes.FAILED
     except Exception as bug:  # errors of the workflow arrive as RunFailed, so this one is ours
         if os.environ.get("OUTLAST_DEBUG"):
             raise
-        _say(f"a bug in outlast: {type(bug).__name__}: {bug} (OUTLAST_DEBUG=1 shows where)")
+        say(f"a bug in outlast: {type(bug).__name__}: {bug} (OUTLAST_DEBUG=1 shows where)")
         return codes.BUG
     return codes.COMPLETED
 
 
 @contextmanager
-def _warnings_in_a_line() -> Iterator[None]:
-    """Python would name a line of ours, which tells a user nothing. Other warnings stay as they
-    are, and so does what the user's filters say."""
+def warnings_in_a_line() -> Iterator[None]:
+    """Show our warnings so: Python would name a line of ours, which tells a user nothing. Other
+    warnings stay as they are, and so does what the user's filters say."""
     before = warnings.showwarning
 
     def show(
@@ -222,7 +222,7 @@ def _warnings_in_a_line() -> Iterator[None]:
         line: str | None = None,
     ) -> None:
         if file is None and issubclass(category, OutlastWarning):
-            _say(f"warning: {message}")
+            say(f"warning: {message}")
         else:
             before(message, category, filename, lineno, file, line)
 
@@ -234,8 +234,8 @@ def _warnings_in_a_line() -> Iterator[None]:
             warnings.showwarning = before
 
 
-def _say(text: str) -> None:
-    """One line on stderr, whatever stands in it."""
+def say(text: str) -> None:
+    """Say something in one line on stderr, whatever stands in it."""
     _write(f"outlast: {' '.join(text.split())}")
 
 

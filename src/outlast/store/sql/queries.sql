@@ -50,9 +50,9 @@ RETURNING run_id;
 
 -- A supervisor renews for its worker, known by process instead of epoch.
 -- name: renew_leases_of_process
-UPDATE runs
+UPDATE runs INDEXED BY runs_with_owner
 SET lease_wall = :lease_wall, lease_boot = :lease_boot
-WHERE status IN ('running', 'waiting')
+WHERE owner IS NOT NULL AND status NOT IN ('completed', 'failed', 'killed')
   AND json_extract(owner, '$.pid') = :pid
   AND json_extract(owner, '$.started') = :started
   AND json_extract(owner, '$.boot') = :boot
@@ -71,9 +71,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: read_run
 SELECT r.run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
-       created_at, max(r.created_at, last.at), due_at, last.seq, last.hash, r.epoch, owner, lease_wall, lease_boot
+       created_at, max(r.created_at, last.at), due_at, last.seq, last.hash, r.epoch, owner, lease_wall, lease_boot,
+       c.parent, c.root
 FROM runs AS r JOIN events AS last ON last.run_id = r.run_id
  AND last.seq = (SELECT max(seq) FROM events WHERE run_id = r.run_id)
+LEFT JOIN children AS c ON c.run_id = r.run_id
 WHERE r.run_id = :run_id;
 
 -- name: read_args
@@ -97,20 +99,27 @@ SELECT run_id FROM runs ORDER BY created_at DESC, run_id DESC LIMIT 1;
 
 -- name: list_runs
 SELECT r.run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
-       created_at, max(r.created_at, last.at), due_at, last.seq, last.hash, r.epoch, owner, lease_wall, lease_boot
+       created_at, max(r.created_at, last.at), due_at, last.seq, last.hash, r.epoch, owner, lease_wall, lease_boot,
+       c.parent, c.root
 FROM runs AS r JOIN events AS last ON last.run_id = r.run_id
  AND last.seq = (SELECT max(seq) FROM events WHERE run_id = r.run_id)
+LEFT JOIN children AS c ON c.run_id = r.run_id
 WHERE (:status IS NULL OR status = :status) AND (:workflow IS NULL OR workflow = :workflow)
 ORDER BY created_at DESC, r.run_id DESC
 LIMIT :limit;
 
--- Unfinished runs that may lack a living owner, oldest first.
+-- Unfinished runs that may lack a living owner, oldest first. A child is executed by its parent.
 -- name: list_unfinished
 SELECT r.run_id, uid, workflow, source, digest, status, reason, detail, tags, trace_id,
-       created_at, max(r.created_at, last.at), due_at, last.seq, last.hash, r.epoch, owner, lease_wall, lease_boot
+       created_at, max(r.created_at, last.at), due_at, last.seq, last.hash, r.epoch, owner, lease_wall, lease_boot,
+       c.parent, c.root
 FROM runs AS r JOIN events AS last ON last.run_id = r.run_id
  AND last.seq = (SELECT max(seq) FROM events WHERE run_id = r.run_id)
+LEFT JOIN children AS c ON c.run_id = r.run_id
 WHERE status IN ('queued', 'running', 'waiting')
+  AND NOT EXISTS (SELECT 1 FROM runs AS above
+                  WHERE above.run_id = c.parent
+                    AND above.status NOT IN ('completed', 'failed', 'killed'))
 ORDER BY created_at, r.run_id;
 
 -- Runs that have not ended, oldest first.
@@ -220,3 +229,242 @@ INSERT INTO budgets (run_id, account) VALUES (:run_id, :account);
 
 -- name: set_budget
 UPDATE budgets SET account = :account WHERE run_id = :run_id;
+
+-- ---- control from outside
+
+-- The emergency stop, and how many commands there have been.
+-- name: read_control
+SELECT version, stopped_at, stopped_by, stop_reason FROM control;
+
+-- Executing processes hear of a command.
+-- name: bump_control
+UPDATE control SET version = version + 1 RETURNING version;
+
+-- name: insert_news
+INSERT INTO news (version, run_id) VALUES (:version, :run_id);
+
+-- name: forget_news
+DELETE FROM news WHERE version <= :version;
+
+-- Which runs the commands since one were about.
+-- name: read_news
+SELECT version, run_id FROM news WHERE version > :version ORDER BY version;
+
+-- name: set_stop
+UPDATE control SET stopped_at = :at, stopped_by = :by, stop_reason = :reason;
+
+-- How runs stand, given as a JSON array of their ids, for the process that executes them.
+-- name: read_standings
+SELECT run_id, status, epoch FROM runs WHERE run_id IN (SELECT value FROM json_each(:run_ids));
+
+-- How long what executes a killed run has to end.
+-- name: read_grace
+SELECT coalesce(json_extract(CAST(data AS TEXT), '$.grace'), 5.0), at
+FROM events WHERE run_id = :run_id AND kind = 'run.killed' ORDER BY seq DESC LIMIT 1;
+
+-- Ids of unfinished runs that have an owner, alive or not, oldest first.
+-- name: list_executed
+SELECT run_id FROM runs
+WHERE owner IS NOT NULL AND status NOT IN ('completed', 'failed', 'killed')
+ORDER BY created_at, run_id;
+
+-- Killed runs that a process has not let go of, among those given as a JSON array of their ids.
+-- name: not_let_go
+SELECT run_id FROM runs
+WHERE status = 'killed' AND owner IS NOT NULL
+  AND run_id IN (SELECT value FROM json_each(:run_ids));
+
+-- name: insert_child
+INSERT INTO children (run_id, parent, key, root) VALUES (:run_id, :parent, :key, :root);
+
+-- The children of a run, oldest first.
+-- name: children_of
+SELECT c.run_id, r.status FROM children AS c JOIN runs AS r ON r.run_id = c.run_id
+WHERE c.parent = :parent ORDER BY r.created_at, c.run_id;
+
+-- All runs below the one at the top, which share its account.
+-- name: family
+SELECT run_id FROM children WHERE root = :root ORDER BY run_id;
+
+-- The children of a run for people, oldest first.
+-- name: list_children
+SELECT c.run_id, c.key, r.workflow, r.status, r.reason, r.detail
+FROM children AS c JOIN runs AS r ON r.run_id = c.run_id
+WHERE c.parent = :parent ORDER BY r.created_at, c.run_id;
+
+-- Ids of unfinished runs, oldest first.
+-- name: live_run_ids
+SELECT run_id FROM runs
+WHERE status NOT IN ('completed', 'failed', 'killed')
+  AND (:workflow IS NULL OR workflow = :workflow)
+ORDER BY created_at, run_id;
+
+-- Runs that a process holds, known by its identity.
+-- name: runs_of_process
+SELECT run_id, epoch, status FROM runs INDEXED BY runs_with_owner
+WHERE owner IS NOT NULL
+  AND json_extract(owner, '$.pid') = :pid
+  AND json_extract(owner, '$.started') = :started
+  AND json_extract(owner, '$.boot') = :boot
+  AND json_extract(owner, '$.namespace') = :namespace
+  AND json_extract(owner, '$.host') = :host;
+
+-- A waiting run can go on now: what it waits for may have come.
+-- name: set_due
+UPDATE runs SET due_at = :due WHERE run_id = :run_id AND status = 'waiting';
+
+-- Whether the latest kill of a run came with that of another one.
+-- name: killed_with
+SELECT 1 FROM (SELECT data FROM events WHERE run_id = :run_id AND kind = 'run.killed'
+               ORDER BY seq DESC LIMIT 1)
+WHERE json_extract(CAST(data AS TEXT), '$.parent') = :parent;
+
+-- ---- workers
+
+-- Runs of the named workflows (a JSON array) that nobody has and that can go on now: queued ones and
+-- those whose time has come, whichever have been so for longer. A child is executed by its parent.
+-- name: find_ready
+SELECT run_id, workflow, since FROM (
+    SELECT run_id, workflow, created_at AS since FROM runs AS r
+    WHERE status = 'queued' AND owner IS NULL
+      AND workflow IN (SELECT value FROM json_each(:workflows))
+      AND run_id NOT IN (SELECT value FROM json_each(:without))
+      AND NOT EXISTS (SELECT 1 FROM children AS c JOIN runs AS p ON p.run_id = c.parent
+                      WHERE c.run_id = r.run_id
+                        AND p.status NOT IN ('completed', 'failed', 'killed'))
+    ORDER BY created_at LIMIT :limit)
+UNION ALL
+SELECT run_id, workflow, since FROM (
+    SELECT run_id, workflow, due_at AS since FROM runs AS r INDEXED BY runs_by_due
+    WHERE status = 'waiting' AND due_at <= :now AND owner IS NULL
+      AND workflow IN (SELECT value FROM json_each(:workflows))
+      AND run_id NOT IN (SELECT value FROM json_each(:without))
+      AND NOT EXISTS (SELECT 1 FROM children AS c JOIN runs AS p ON p.run_id = c.parent
+                      WHERE c.run_id = r.run_id
+                        AND p.status NOT IN ('completed', 'failed', 'killed'))
+    ORDER BY due_at LIMIT :limit)
+ORDER BY since LIMIT :limit;
+
+-- Runs that some process has, likewise, which may have died since.
+-- name: list_owned
+SELECT run_id, workflow, status, due_at, owner, lease_wall, lease_boot
+FROM runs AS r INDEXED BY runs_with_owner
+WHERE owner IS NOT NULL AND status IN ('queued', 'running', 'waiting')
+  AND workflow IN (SELECT value FROM json_each(:workflows))
+  AND NOT EXISTS (SELECT 1 FROM children AS c JOIN runs AS p ON p.run_id = c.parent
+                  WHERE c.run_id = r.run_id
+                    AND p.status NOT IN ('completed', 'failed', 'killed'));
+
+-- Killed runs that a process has not let go of yet.
+-- name: list_ending
+SELECT run_id, owner FROM runs INDEXED BY runs_with_owner
+WHERE owner IS NOT NULL AND status = 'killed';
+
+-- ---- signals and questions
+
+-- The run in which a run was called.
+-- name: parent_of
+SELECT parent FROM children WHERE run_id = :run_id;
+
+-- name: read_event
+SELECT run_id, seq, kind, key, data, at, epoch, hash
+FROM events WHERE run_id = :run_id AND seq = :seq;
+
+-- name: insert_signal
+INSERT INTO signals (run_id, seq, name, taken_by, note)
+VALUES (:run_id, :seq, :name, :taken_by, :note);
+
+-- name: read_signal
+SELECT seq, name, taken_by, note FROM signals WHERE run_id = :run_id AND seq = :seq;
+
+-- The next signal of a name that no wait has got.
+-- name: next_signal
+SELECT s.seq, e.data FROM signals AS s JOIN events AS e ON e.run_id = s.run_id AND e.seq = s.seq
+WHERE s.run_id = :run_id AND s.name = :name AND s.taken_by IS NULL
+ORDER BY s.seq LIMIT 1;
+
+-- A wait gets a signal, unless another one has got it.
+-- name: take_signal
+UPDATE signals SET taken_by = :key, note = :note
+WHERE run_id = :run_id AND seq = :seq AND taken_by IS NULL
+RETURNING seq;
+
+-- A wait that was cancelled has delivered nothing; what did not fit it stays set aside.
+-- name: give_back_signals
+UPDATE signals SET taken_by = NULL WHERE run_id = :run_id AND taken_by = :key AND note IS NULL;
+
+-- Signals that no wait has delivered, in the order of sending.
+-- name: list_signals
+SELECT s.seq, s.name, s.note, e.data, e.at
+FROM signals AS s JOIN events AS e ON e.run_id = s.run_id AND e.seq = s.seq
+WHERE s.run_id = :run_id AND (s.taken_by IS NULL OR s.note IS NOT NULL)
+ORDER BY s.seq;
+
+-- A question that is asked anew takes the place of the one before.
+-- name: put_wait
+INSERT INTO waits (run_id, key, what, name, opened_at, due_at, seq, answered, ended)
+VALUES (:run_id, :key, :what, :name, :opened_at, :due_at, :seq, :answered, :ended)
+ON CONFLICT (run_id, key) DO UPDATE
+SET what = :what, name = :name, opened_at = :opened_at, due_at = :due_at, seq = :seq,
+    answered = :answered, ended = :ended;
+
+-- name: read_wait
+SELECT what, name, due_at, seq, answered, ended FROM waits WHERE run_id = :run_id AND key = :key;
+
+-- The wait for a signal of this name that was opened first.
+-- name: wait_of_signal
+SELECT key, seq FROM waits
+WHERE run_id = :run_id AND name = :name AND what = 'signal' ORDER BY seq LIMIT 1;
+
+-- The answer to a question that is open.
+-- name: read_answer
+SELECT e.seq, e.data
+FROM waits AS w JOIN events AS e ON e.run_id = w.run_id AND e.seq = w.answered
+WHERE w.run_id = :run_id AND w.key = :key AND w.name = :name AND w.ended IS NULL;
+
+-- An answer to a question, or none (null): the one there was did not fit.
+-- name: set_answered
+UPDATE waits SET answered = :seq WHERE run_id = :run_id AND key = :key;
+
+-- name: end_wait
+UPDATE waits SET ended = :how WHERE run_id = :run_id AND key = :key;
+
+-- name: delete_wait
+DELETE FROM waits WHERE run_id = :run_id AND key = :key;
+
+-- Where a question stands, by its token.
+-- name: find_question
+SELECT run_id, key FROM waits WHERE name = :name AND what <> 'signal';
+
+-- Questions that somebody may answer now, of all runs or of one, the oldest first.
+-- name: list_questions
+SELECT w.name, w.run_id, r.workflow, w.key, w.what, w.opened_at, w.due_at, e.data
+FROM waits AS w JOIN runs AS r ON r.run_id = w.run_id
+JOIN events AS e ON e.run_id = w.run_id AND e.seq = w.seq
+WHERE w.what <> 'signal' AND w.answered IS NULL AND w.ended IS NULL
+  AND (w.due_at IS NULL OR w.due_at > :now)
+  AND r.status NOT IN ('completed', 'failed', 'killed')
+  AND (:run_id IS NULL OR w.run_id = :run_id)
+ORDER BY w.opened_at, w.run_id, w.key;
+
+-- A run that is about to wait can go on at once if what it waits for has come meanwhile, or what a
+-- child of it waits for.
+-- name: wake_if_news
+UPDATE runs SET due_at = :at
+WHERE run_id = :run_id AND status = 'waiting' AND (
+    EXISTS (
+        SELECT 1 FROM waits AS w WHERE w.run_id = :run_id AND w.ended IS NULL
+        AND (w.answered IS NOT NULL OR w.what = 'signal' AND EXISTS (
+            SELECT 1 FROM signals AS s
+            WHERE s.run_id = :run_id AND s.name = w.name AND s.taken_by IS NULL)))
+    OR EXISTS (
+        SELECT 1 FROM children AS c JOIN runs AS k ON k.run_id = c.run_id
+        WHERE c.parent = :run_id AND k.status = 'waiting' AND k.owner IS NULL
+        AND k.due_at <= :at));
+
+-- An operator has dropped a part of the journal: what these two tables say is put right.
+-- name: forget_waits
+DELETE FROM waits WHERE run_id = :run_id;
+
+-- name: forget_signals
+DELETE FROM signals WHERE run_id = :run_id;

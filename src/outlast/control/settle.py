@@ -1,4 +1,4 @@
-"""Commands of an operator: conditional on a run's status, never on an epoch."""
+"""Deciding about a step that is in doubt."""
 
 from collections.abc import Set
 from typing import Literal
@@ -84,7 +84,8 @@ class Settle(Struct, frozen=True):
             epoch += 1
             put_owner(tx, row.run_id, epoch, None, None)
         extend(tx, row.run_id, epoch, self.at, entries)
-        decided = row.status == "held" and row.reason == "in-doubt" and len(open_) == 1
+        waits = row.status == "held" and row.reason in ("in-doubt", "undo-failed")
+        decided = waits and len(open_) == 1
         if decided or row.status in ACTIVE:
             put_status(tx, row.run_id, Becomes("queued", "settled"))
         return to_run(tx.run("read_run", run_id=row.run_id)[0])
