@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from outlast import Client, submit, workflow
-from outlast.demo import outage, shortage, show
+from outlast.demo import ask, hung, outage, shortage, show
 from outlast.demo.audit import Check
 from outlast.demo.child import RUN_ID
 from outlast.demo.children import Children
@@ -19,7 +19,7 @@ from outlast.demo.model import MODEL
 from outlast.demo.show import Options
 from outlast.errors import UsageError
 
-ALL_RUNS = (RUN_ID, *outage.RUN_IDS, shortage.RUN_ID)
+ALL_RUNS = (RUN_ID, *outage.RUN_IDS, shortage.RUN_ID, *hung.RUN_IDS, *ask.RUN_IDS)
 
 
 def put_on(options: Options) -> tuple[int, str]:
@@ -43,7 +43,12 @@ def test_killed_three_times_the_desk_still_refunds_and_answers_once(tmp_path: Pa
     assert said.count("resumed:") == 3
     assert "WRONG" not in said
     assert "result equals the undisturbed one" in said
-    for audited in ("bank left alone while open", "no answer paid for twice"):
+    for audited in (
+        "bank left alone while open",
+        "no answer paid for twice",
+        "nothing done after the kill",
+        "answered from outside, once each",
+    ):
         assert f"ok  {audited}" in "".join(scenes)
     assert f"outlast --store {folder / 'outlast.db'} show {RUN_ID}" in said
     assert demo_processes() == []

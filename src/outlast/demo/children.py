@@ -45,13 +45,23 @@ class Children:
         """Start `python -m outlast.demo.MODULE`; its output goes to the log of that name."""
         return self._start(module, f"outlast.demo.{module}", arguments)
 
-    def command(self, *words: str) -> subprocess.Popen[str]:
-        """Start the command `outlast` with these words; its output goes to a log, too."""
-        return self._start("outlast", "outlast", words)
+    def command(
+        self, *words: str, log: str = "outlast", store: str | None = None
+    ) -> subprocess.Popen[str]:
+        """Start the command `outlast` with these words; its output goes to a log, too.
 
-    def _start(self, name: str, module: str, arguments: Sequence[str]) -> subprocess.Popen[str]:
+        Args:
+            log: name of that.
+            store: for `$OUTLAST_STORE`.
+        """
+        return self._start(log, "outlast", words, store)
+
+    def _start(
+        self, name: str, module: str, arguments: Sequence[str], store: str | None = None
+    ) -> subprocess.Popen[str]:
         # A proxy of the user's is for the outside world, not for loopback.
         hosts = ",".join(filter(None, (os.environ.get("NO_PROXY"), "127.0.0.1,localhost")))
+        more = {} if store is None else {"OUTLAST_STORE": store}
         with self.log(name).open("a") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
@@ -59,7 +69,7 @@ class Children:
                 stdout=subprocess.PIPE if "--with-parent" in arguments else log,
                 stderr=log,
                 text=True,
-                env={**os.environ, "NO_PROXY": hosts, "no_proxy": hosts},
+                env={**os.environ, "NO_PROXY": hosts, "no_proxy": hosts, **more},
                 # Ctrl-C is for the show, which then ends its children itself.
                 process_group=0,
             )

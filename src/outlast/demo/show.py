@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from outlast import Client
-from outlast.demo import audit, mails, outage, shortage
+from outlast.demo import ask, audit, hung, mails, outage, shortage
 from outlast.demo.agent import Job
 from outlast.demo.audit import Check
 from outlast.demo.child import RUN_ID
@@ -35,8 +35,13 @@ LIMIT_REAL_MODEL = 1800.0
 SCENES = {
     "The payment server fails": outage.play,
     "A run comes to the end of its money": shortage.play,
+    "A worker hangs, and is killed from another process": hung.play,
+    "A refund above the limit asks a person": ask.play,
 }
-"""What is played after the kills, always with the built-in model, which has a price."""
+"""What is played after the kills, with the built-in model, which has a price, or none."""
+
+RUN_IDS = (RUN_ID, *outage.RUN_IDS, shortage.RUN_ID, *hung.RUN_IDS, *ask.RUN_IDS)
+"""All runs of the show."""
 
 STEPS_PER_MAIL = 5
 """A low guess, for a real model, whose work is not known beforehand."""
@@ -127,7 +132,7 @@ def store_of(options: Options) -> str:
         return _url(options.folder / "outlast.db")
     url = options.store if "://" in options.store else _url(Path(options.store))
     client = Client(url)
-    for run_id in (RUN_ID, *outage.RUN_IDS, shortage.RUN_ID):
+    for run_id in RUN_IDS:
         try:
             taken = client.run(run_id).run_id == run_id  # and not one that only begins like it
         except UnknownRun:
