@@ -17,9 +17,18 @@ UNDO = "u."
 """What the position of a compensation begins with, before that of the step that it undoes. No scope
 of a workflow begins with it, so these calls stand outside the workflow's own numbering."""
 
-DECISIONS = frozenset({events.TurnSaved.kind, events.StepAbandoned.kind, events.RunPatched.kind})
+DECISIONS = frozenset(
+    {
+        events.TurnSaved.kind,
+        events.StepAbandoned.kind,
+        events.RunPatched.kind,
+        events.MapProgressed.kind,
+        events.MapEnded.kind,
+    }
+)
 """What a workflow did because of all that it knew by then. Behind the cut it goes, whichever call
-it belongs to: a cancellation that a dropped result had brought about may never come again."""
+it belongs to: a cancellation that a dropped result had brought about may never come again, and a
+fan-out ends anew with what its dropped items come to."""
 
 
 def split(rows: Iterable[StoredEvent]) -> tuple[list[StoredEvent], list[StoredEvent]]:

@@ -36,12 +36,27 @@ def set_stop(tx: Tx, stop: StopView | None) -> None:
     else:
         tx.run("set_stop", at=stop.since, by=stop.by, reason=stop.why)
     tx.memo[_MEMO] = stop
-    announce(tx, None)
+    _tell(tx, None)
 
 
-def announce(tx: Tx, run_id: str | None = None) -> None:
-    """Processes that execute runs look at what has become of this one (None: of all), some
-    milliseconds from now."""
+def announce(tx: Tx, run_id: str, at: float, *, above: bool = True) -> None:
+    """Processes that execute a run look at what has become of it, some milliseconds from now. The
+    runs above it, in which it was called, may wait for that: they can go on.
+
+    Args:
+        above: tell these as well; needless if the same befalls them.
+    """
+    _tell(tx, run_id)
+    if not above:
+        return
+    while rows := tx.run("parent_of", run_id=run_id):
+        run_id = str(rows[0][0])
+        tx.run("set_due", run_id=run_id, due=at)
+        _tell(tx, run_id)
+
+
+def _tell(tx: Tx, run_id: str | None) -> None:
+    """There is news about this run (None: about all)."""
     ((version,),) = cast(list[tuple[int]], tx.run("bump_control"))
     tx.run("insert_news", version=version, run_id=run_id)
     tx.run("forget_news", version=version - KEPT)

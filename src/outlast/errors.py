@@ -257,16 +257,18 @@ class Denied(OutlastError):
     """Somebody did not approve of a step, which was therefore not called.
 
     Attributes:
-        key: of the step. by: who it was. note: what they said.
+        key: of the step. by: who it was. note: what they said. asked: what they were asked.
     """
 
-    def __init__(self, key: str, by: str = "", note: str = "") -> None:
-        super().__init__(key, by, note)
-        self.key, self.by, self.note = key, by, note
+    def __init__(self, key: str, by: str = "", note: str = "", asked: str = "") -> None:
+        super().__init__(key, by, note, asked)
+        self.key, self.by, self.note, self.asked = key, by, note, asked
 
     def __str__(self) -> str:
+        what = f" ({self.asked})" if self.asked else ""
         who = f" by {self.by}" if self.by else ""
-        return f"step {self.key} was denied{who}" + (f": {self.note}" if self.note else "")
+        said = f": {self.note}" if self.note else ""
+        return f"step {self.key}{what} was denied{who}{said}"
 
 
 class ChildFailed(OutlastError):

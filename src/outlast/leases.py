@@ -5,7 +5,7 @@ owner is refused (journal.OwnerWrite), however late that owner wakes up.
 """
 
 import dataclasses
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -295,7 +295,7 @@ class Claim:
         if self.resume and row.status == "held":
             entries.insert(0, Entry(RunResumed()))
         if self.resume:
-            lift_holds_below(tx, row.run_id, self.at)
+            lift_holds_below(tx, row.run_id, self.at, self.world)
         account, news = self._account(tx, row, created)
         entries += news
         epoch = row.epoch + 1
@@ -361,68 +361,89 @@ class Claim:
         )
 
 
-def lift_holds_below(tx: Tx, run_id: str, at: float, by: str = "") -> None:
-    """Let the held children of a run go on, and theirs: an operator's resume is meant for the whole
-    of it."""
-    for child, status in cast(list[tuple[str, str]], tx.run("children_of", parent=run_id)):
-        if status == "held":
-            tail = tail_of(tx, child)
-            assert tail is not None
-            extend(tx, child, tail.epoch, at, [Entry(RunResumed(by))])
-            put_status(tx, child, Becomes("queued", "resumed"))
-        if status not in FINAL:
-            lift_holds_below(tx, child, at, by)
+def lift_hold(tx: Tx, row: RunRow, at: float, world: World, by: str = "") -> None:
+    """Let a held run go on."""
+    extend(tx, row.run_id, row.epoch, at, [Entry(RunResumed(by))])
+    # Who still lets a step of a paused run come to its end may not have heard of the pause.
+    owner = row.owner if row.reason == "paused" else None
+    held_here = owner is not None and world.liveness(owner) != "dead"
+    put_status(tx, row.run_id, Becomes("running") if held_here else Becomes("queued", "resumed"))
+
+
+def live_below(tx: Tx, run_id: str) -> Iterator[str]:
+    """Ids of the runs below a run that have not ended: its children, each before its own. Not by
+    recursion, since a workflow that calls itself without end makes a tree of any depth."""
+    waiting = [run_id]
+    while waiting:
+        rows = cast(list[tuple[str, str]], tx.run("children_of", parent=waiting.pop()))
+        for child, status in rows:
+            if status not in FINAL:
+                waiting.append(child)
+                yield child
+
+
+def lift_holds_below(tx: Tx, run_id: str, at: float, world: World, by: str = "") -> None:
+    """Let the held runs below a run go on: an operator's resume is meant for the whole of it."""
+    for child in live_below(tx, run_id):
+        row = to_run(tx.run("read_run", run_id=child)[0])
+        if row.status == "held":
+            lift_hold(tx, row, at, world, by)
 
 
 @dataclass(frozen=True, slots=True)
 class Renew:
     """Heartbeat of an owner for all its runs at once; returns those that it has lost, by run id
-    and epoch (the process may hold a run anew while an earlier claim of its own still unwinds)."""
+    and epoch (the process may hold a run anew while an earlier claim of its own still unwinds), and
+    whether it was by a kill."""
 
     runs: tuple[tuple[str, int], ...]
     lease: Lease
 
-    def apply(self, tx: Tx) -> frozenset[tuple[str, int]]:
-        return frozenset(
-            (run_id, epoch)
+    def apply(self, tx: Tx) -> dict[tuple[str, int], bool]:
+        return {
+            (run_id, epoch): _is_killed(tx, run_id)
             for run_id, epoch in self.runs
             if not put_lease(tx, run_id, epoch, self.lease)
-        )
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
     """An owner that had kept a run beyond its end there, since a body still ran, does so no
-    longer."""
+    longer. Returns whether the run was killed meanwhile; then it has a word to say about that."""
 
     run_id: str
     epoch: int
 
-    def apply(self, tx: Tx) -> None:
+    def apply(self, tx: Tx) -> bool:
         tail = tail_of(tx, self.run_id)
         if tail is not None and tail.epoch == self.epoch:
             put_owner(tx, self.run_id, self.epoch, None, None)
+            return False
+        return _is_killed(tx, self.run_id)
+
+
+def _is_killed(tx: Tx, run_id: str) -> bool:
+    tail = tail_of(tx, run_id)
+    return tail is not None and tail.status == "killed"
 
 
 @dataclass(frozen=True, slots=True)
 class RenewForProcess:
-    """Heartbeat of a supervisor for whatever its worker process holds."""
+    """Heartbeat of a supervisor for what its worker process holds; the nonce does not matter."""
 
-    host: str
-    boot: str
-    namespace: str
-    pid: int
-    started: int
+    process: Identity
     lease: Lease
 
     def apply(self, tx: Tx) -> None:
+        who = self.process
         tx.run(
             "renew_leases_of_process",
-            host=self.host,
-            boot=self.boot,
-            namespace=self.namespace,
-            pid=self.pid,
-            started=self.started,
+            host=who.host,
+            boot=who.boot,
+            namespace=who.namespace,
+            pid=who.pid,
+            started=who.started,
             lease_wall=self.lease.wall,
             lease_boot=self.lease.boot,
         )

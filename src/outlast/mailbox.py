@@ -6,7 +6,6 @@ delivered once, and whether it or a time-out was first has one answer.
 """
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from typing import Literal, cast
 
 from msgspec import Raw, Struct
@@ -27,6 +26,7 @@ from outlast.journal import Entry, Tail, extend, tail_of
 from outlast.records import FINAL, StoredEvent
 from outlast.store.base import Row, Tx
 from outlast.store.writer import Store
+from outlast.world import utc_text
 
 How = Literal["signal", "answer", "denied", "timeout"]
 
@@ -75,7 +75,9 @@ class Open(Struct, frozen=True):
     at: float
 
     def check(self, tx: Tx) -> None:
-        """Nothing speaks against it."""
+        """Raise `Missed` if it has been open, and was answered meanwhile."""
+        if self.wait.what != "signal" and _come(tx.run, self.run_id, self.key, self.wait):
+            raise Missed(self.run_id, self.key)
 
     def apply(self, tx: Tx) -> None:
         tail = tail_of(tx, self.run_id)
@@ -232,7 +234,12 @@ def check_value(wait: WaitOpened, data: bytes, what: str) -> None:
         except Exception as problem:  # validators of the user's may raise anything
             why = str(problem)
     if why:
+        why = why if len(why) <= LONGEST else f"{why[:LONGEST]}…"  # it may quote the value
         raise UsageError(f"{what} does not fit, nothing was written: {why}")
+
+
+LONGEST = 500
+"""Most characters of a reason for which a value is refused."""
 
 
 class SendSignal(Struct, frozen=True):
@@ -299,17 +306,19 @@ class Answer(Struct, frozen=True):
             Reopened: see `checked`.
         """
         run_id, key = self.run_id, self.key
-        tail = _live(tx, run_id, "an answer")
         rows = tx.run("read_wait", run_id=run_id, key=key)
         what, name, due, opened, answered, ended = rows[0] if rows else (None,) * 6
         about = f"question {self.question} of run {run_id} ({key})"
-        if name != self.question or what == "signal":
-            raise UsageError(f"{about} is not asked any more; see: outlast inbox")
-        if answered is not None:
-            raise UsageError(f"{about} was {_answered(tx, run_id, cast(int, answered))}")
-        if ended is not None or (due is not None and cast(float, due) <= self.at):
-            when = "" if due is None else f" at {_clock(cast(float, due))}"
+        is_asked = name == self.question and what != "signal"
+        if is_asked and answered is not None:
+            how = _answered(tx.run, run_id, cast(int, answered))
+            raise UsageError(f"{about} was {how}. One answer counts, and this one came later")
+        if is_asked and (ended is not None or (due is not None and cast(float, due) <= self.at)):
+            when = "" if due is None else f" at {utc_text(cast(float, due))}"
             raise UsageError(f"{about} timed out{when}: it is too late to answer it")
+        tail = _live(tx, run_id, "an answer")
+        if not is_asked:
+            raise UsageError(f"{about} is not asked any more; see: outlast inbox")
         if opened != self.checked:
             raise Reopened(run_id)
         event = QuestionAnswered(self.question, Raw(self.value), self.by)
@@ -319,16 +328,26 @@ class Answer(Struct, frozen=True):
         return seq
 
 
-def _answered(tx: Tx, run_id: str, seq: int) -> str:
-    ((*_, data, at, _, _),) = tx.run("read_event", run_id=run_id, seq=seq)
+def last_answer(store: Store, run_id: str) -> str:
+    """What was answered last in a run, by whom and when; empty if nothing was."""
+    for name, key, seq in store.read("last_answered", run_id=run_id):
+        how = _answered(store.read, run_id, cast(int, seq))
+        return f"question {name!s} ({key!s}) was {how}"
+    return ""
+
+
+def _answered(run: Callable[..., list[Row]], run_id: str, seq: int) -> str:
+    ((*_, data, at, _, _),) = run("read_event", run_id=run_id, seq=seq)
     event = decode(QuestionAnswered.kind, cast(bytes, data))
     assert isinstance(event, QuestionAnswered)
     who = f" by {event.by}" if event.by else ""
-    return f"answered{who} at {_clock(cast(float, at))}: one answer counts, and this one came later"
+    text = bytes(event.value).decode()
+    said = text if len(text) <= SAID else f"{text[:SAID]}…"
+    return f"answered{who} at {utc_text(cast(float, at))}: {said}"
 
 
-def _clock(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+SAID = 100
+"""Most characters of an answer that an error names."""
 
 
 def _live(tx: Tx, run_id: str, what: str) -> Tail:
@@ -346,9 +365,5 @@ def _insert_signal(tx: Tx, run_id: str, seq: int, name: str) -> None:
 
 def _wake(tx: Tx, run_id: str, at: float) -> None:
     """Let a run that waits go on now, and those in which it was called; its process hears of it."""
-    above: str | None = run_id
-    while above is not None:
-        tx.run("set_due", run_id=above, due=at)
-        rows = tx.run("parent_of", run_id=above)
-        above = str(rows[0][0]) if rows else None
-    announce(tx)
+    tx.run("set_due", run_id=run_id, due=at)
+    announce(tx, run_id, at)

@@ -10,6 +10,7 @@ import inspect
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -116,20 +117,59 @@ def tagged(prefix: str) -> list[Found]:
     """
     if not prefix.partition(":")[0].strip():
         raise ValueError(f"tag {prefix!r} names no run; nothing is looked for")
+    mark = os.fsencode(prefix)
+    marks = _look.at_all().items()
+    return [one for one, tag in marks if tag == mark or tag.startswith(mark + b":")]
+
+
+class _Look:
+    """A look at all processes. Of a thousand runs that are killed at once each wants several: those
+    that ask while one is under way share the next one, which begins after they have asked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begun = self._done = 0
+        self._last: dict[Found, bytes] = {}
+
+    def at_all(self) -> dict[Found, bytes]:
+        """The processes of this user that carry a tag, each with its tag."""
+        asked = self._begun
+        with self._lock:
+            if self._done <= asked:
+                self._begun += 1
+                self._last = _all_tagged()
+                self._done = self._begun
+            return self._last
+
+
+_look = _Look()
+
+
+def _after_fork() -> None:
+    global _look
+    _look = _Look()  # a thread of the parent may have held the lock
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _all_tagged() -> dict[Found, bytes]:
     spared = _spared()
     rest = [pid for pid in psutil.pids() if pid not in spared]
-    found = []
+    found = {}
     for _ in range(_LOOKS):
         bare = []
         for pid in rest:
             data = _environ(pid)
-            started = start_ticks(pid) if not data or _carries(data, prefix) else None
+            tag = _tag_in(data)
+            started = start_ticks(pid) if not data or tag else None
             if started is None:
                 continue
             if not data:
                 bare.append(pid)
-            elif _carries(_environ(pid), prefix):  # still the one that was looked at
-                found.append(Found(pid, started))
+            elif _tag_in(_environ(pid)) == tag:  # still the one that was looked at
+                found[Found(pid, started)] = tag
         rest = [pid for pid in bare if _may_be_starting(pid)]
         if not rest:
             break
@@ -139,9 +179,7 @@ def tagged(prefix: str) -> list[Found]:
 
 def tag_of(process: Found) -> str:
     """The tag of a process; empty if it has none or has ended."""
-    mark = f"{TAG}=".encode()
-    lines = (line for line in _environ(process.pid).split(b"\0") if line.startswith(mark))
-    tag = os.fsdecode(next(lines, mark).removeprefix(mark))
+    tag = os.fsdecode(_tag_in(_environ(process.pid)))
     return tag if process.alive else ""
 
 
@@ -195,11 +233,13 @@ def _all_others(known: set[int]) -> dict[Found, set[int]]:
     return others
 
 
-def _carries(data: bytes, prefix: str) -> bool:
-    mark = os.fsencode(f"{TAG}={prefix}")
-    return mark in data and any(
-        line == mark or line.startswith(mark + b":") for line in data.split(b"\0")
-    )
+def _tag_in(data: bytes) -> bytes:
+    """The tag in an environment; empty if there is none."""
+    mark = f"{TAG}=".encode()
+    if mark not in data:
+        return b""
+    lines = (line for line in data.split(b"\0") if line.startswith(mark))
+    return next(lines, mark).removeprefix(mark)
 
 
 def _may_be_starting(pid: int) -> bool:
@@ -228,6 +268,12 @@ def _environ(pid: int) -> bytes:
         return os.fsencode("\0".join(lines))
     except (OSError, psutil.Error):
         return b""
+
+
+def ancestors() -> list[Found]:
+    """The processes above this one, the nearest first."""
+    above = ((parent.pid, start_ticks(parent.pid)) for parent in psutil.Process().parents())
+    return [Found(pid, started) for pid, started in above if started is not None]
 
 
 # ---- ending

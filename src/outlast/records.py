@@ -284,10 +284,12 @@ class Killed:
 
     Attributes:
         outcome: `killed` now, or `already`: it had ended before, see `status`, and the kill has
-            changed nothing. `refused`: its row cannot be read or written, see `problem`.
+            changed nothing. `refused`: its row cannot be read or written.
+        problem: why it was refused; of one that was killed, what is wrong with its record.
         status: of the run.
         kill: what is known about the kill; None for a run that was not killed.
-        children: the same for the runs that it has started and that had not ended, and for theirs.
+        children: the same for the runs below it that had not ended: those that it has started, and
+            theirs.
     """
 
     run_id: str
@@ -300,7 +302,7 @@ class Killed:
     @property
     def all(self) -> "list[Killed]":
         """This one and all those below."""
-        return [self, *(one for child in self.children for one in child.all)]
+        return [self, *self.children]
 
     @property
     def stopped(self) -> bool:

@@ -1,6 +1,6 @@
 """Whether a journal is what was once written: for who asks, and before it is decided about."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import cast
@@ -19,7 +19,7 @@ from outlast.journal import (
     to_event,
     to_run,
 )
-from outlast.records import FINAL, RunRow, StoredEvent, Usage
+from outlast.records import FINAL, RunRow, Status, StoredEvent, Usage
 from outlast.store.base import Tx
 from outlast.store.writer import Store
 from outlast.views import decode_stored, read_events
@@ -183,7 +183,11 @@ def _account_problem(store: Store, row: RunRow, journal: Sequence[StoredEvent]) 
     return None
 
 
-ENDS = {"run.completed": "completed", "run.failed": "failed", "run.killed": "killed"}
+ENDS: dict[str, Status] = {
+    "run.completed": "completed",
+    "run.failed": "failed",
+    "run.killed": "killed",
+}
 """The events that end a run, and the status that each one gives it."""
 
 
@@ -195,7 +199,23 @@ def _row_problem(store: Store, row: RunRow, journal: Sequence[StoredEvent]) -> s
     args = cast(bytes, store.read("read_args", run_id=row.run_id)[0][0])
     if row_differs(row, args, created):
         return "the run's row was altered: it differs from what run.created says"
-    ends = [ENDS[event.kind] for event in journal if event.kind in ENDS and event.seq <= row.seq]
-    if (ends[-1] if ends else None) != (row.status if row.status in FINAL else None):
+    end = _end_of(event for event in journal if event.seq <= row.seq)
+    if end != (row.status if row.status in FINAL else None):
         return f"the run's row was altered: it says {row.status}, the journal does not"
     return None
+
+
+def _end_of(journal: Iterable[StoredEvent]) -> Status | None:
+    """The status in which a run has ended, by its journal; None if it goes on."""
+    end: Status | None = None
+    asked: events.RunUndoing | None = None
+    for stored in journal:
+        if stored.kind in ENDS:
+            end = ENDS[stored.kind]
+        elif stored.kind == events.RunRevived.kind:
+            end = None
+        elif stored.kind == events.RunUndoing.kind:
+            end, asked = None, cast(events.RunUndoing, decode_stored(stored))
+        elif stored.kind == events.RunUndone.kind and asked is not None:
+            end = asked.after
+    return end

@@ -9,6 +9,7 @@ import secrets
 import socket
 import threading
 import time
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -68,6 +69,14 @@ class World:
         if who.namespace != _namespace():
             return "foreign"
         return "alive" if start_ticks(who.pid) == who.started else "dead"
+
+
+def utc_text(at: float) -> str:
+    """A moment (seconds since the epoch) in words, also one that no calendar has."""
+    try:
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{at:g} s after 1970"
 
 
 def start_ticks(pid: int) -> int | None:

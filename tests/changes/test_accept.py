@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 import outlast
 from outlast import Client, Failed, NotDone, step, turns, workflow
@@ -321,7 +322,7 @@ def test_a_late_result_of_a_dropped_attempt_settles_nothing(url: str, bodies: Bo
 
 
 def _late(url: str, key: str, epoch: int) -> None:
-    event = StepLate(1, value=outlast.Raw(b"7"))
+    event = StepLate(1, value=Raw(b"7"))
     store = get_store(url).store
     item = Evidence("r", epoch, store.world.wall(), (Entry(event, key),))
     store.write(item, durable=True)

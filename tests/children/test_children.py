@@ -186,11 +186,11 @@ def test_a_held_child_holds_its_parent_and_an_operator_lets_both_go_on(
 def test_a_child_that_was_killed_alone_is_an_error_in_its_parent(
     stage: Stage, colour: Colour
 ) -> None:
-    def body(n: int) -> int:
-        stage.client().kill("run/kid#0", reason="enough")
+    def killing(n: int) -> int:
+        stage.client().kill("run/flow#0/kid#0", reason="enough")
         return n
 
-    inner = calling(colour, body)
+    inner = calling(colour, killing)
 
     @outlast.workflow
     def outer() -> Any:
@@ -206,11 +206,6 @@ def test_a_child_that_was_killed_alone_is_an_error_in_its_parent(
         except outlast.ChildKilled as error:
             return [error.run_id, error.why]
 
-    def killing(n: int) -> int:
-        stage.client().kill("run/flow#0/kid#0", reason="enough")
-        return n
-
-    inner = calling(colour, killing)
     flow = outer if colour == "sync" else outer_async
     assert start(stage, flow, settings=QUICK) == ["run/flow#0/kid#0", "enough"]
     assert stage.client().run("run/flow#0").status == "failed"
@@ -654,3 +649,134 @@ def test_a_child_whose_call_was_dropped_ends_with_its_parent(stage: Stage) -> No
     assert start(stage, flow) == "done"
     (child,) = stage.client().run("run").children
     assert (child.status, child.detail) == ("killed", "its parent has ended")
+
+
+def test_a_parent_hears_at_once_what_its_waiting_child_waits_for(stage: Stage) -> None:
+    """Beside a step that goes on for so long that the parent cannot leave to wait."""
+    told = asyncio.Event()
+
+    @outlast.step
+    async def beside() -> str:
+        await told.wait()
+        return "beside"
+
+    @outlast.step
+    async def tell() -> None:
+        told.set()
+
+    @outlast.workflow
+    async def kid() -> int:
+        got = await outlast.wait_signal("go", int)
+        await tell()
+        return got
+
+    @outlast.workflow
+    async def flow() -> list[Any]:
+        return list(await asyncio.gather(kid(), beside()))
+
+    def signal() -> None:
+        wait_for(lambda: stage.client().run("run/kid#0").status == "waiting", "the child")
+        stage.client().signal("run/kid#0", "go", 7)
+
+    thread = threading.Thread(target=lambda: stage.when("child.started", signal))
+    thread.start()
+    rarely = Settings(max_sleep=3600)
+    assert start(stage, flow, wait=False, settings=rarely) == [7, "beside"]
+    thread.join()
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_pause_that_is_lifted_while_a_step_of_a_child_runs_changes_nothing(
+    stage: Stage, colour: Colour
+) -> None:
+    def body(n: int) -> int:
+        stage.log("act", n)
+        stage.client().pause("run")
+        stage.client().resume("run")
+        return n
+
+    flow = calling(colour, body, effect="once")
+    assert start(stage, flow, [1, 2]) == [1, 2]
+    assert stage.effects() == ["act 1", "act 2"]
+    for run_id in ("run/kid#0", "run/kid#1"):
+        assert "step.late" not in stage.kinds(run_id=run_id)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_body_that_hangs_in_a_child_does_not_keep_the_parent_from_ending(
+    stage: Stage, colour: Colour
+) -> None:
+    ended: list[str] = []
+
+    def body(n: int) -> int:
+        try:
+            wait_for(lambda: False, "an interrupt")
+        except BaseException as problem:
+            ended.append(type(problem).__name__)
+            raise
+        return n
+
+    kid = calling("sync", body)
+
+    @outlast.workflow
+    def outer() -> str:
+        outlast.start_child(kid, [1])
+        return "done"
+
+    @outlast.workflow(name="outer")
+    async def outer_async() -> str:
+        outlast.start_child(kid, [1])
+        return "done"
+
+    assert start(stage, outer if colour == "sync" else outer_async, settings=QUICK) == "done"
+    assert len(ended) == 1
+    assert ended != ["AssertionError"], "it was interrupted"
+    assert stage.client().run("run/flow#0").status == "killed"
+
+
+def test_the_handle_of_a_child_that_was_cancelled_says_so_as_often_as_it_is_asked(
+    stage: Stage,
+) -> None:
+    @outlast.workflow
+    async def kid() -> None:
+        await outlast.sleep(3600)
+
+    @outlast.workflow
+    async def flow() -> list[str]:
+        handle = outlast.start_child(kid)
+        task = asyncio.ensure_future(_wait(handle))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        said = []
+        for _ in range(2):
+            try:
+                await handle
+            except outlast.ChildKilled as error:
+                said.append(error.why)
+        return said
+
+    assert start(stage, flow) == ["its parent cancelled it"] * 2
+
+
+async def _wait(handle: Any) -> None:
+    await handle
+
+
+def test_started_children_that_wait_for_their_turn_keep_no_process(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that may go on at once sleep, and so does their parent with those behind them."""
+    monkeypatch.setattr("outlast.engine.kin.MOST_STARTED", 2)
+
+    @outlast.workflow
+    def kid() -> None:
+        outlast.sleep(30).result()
+
+    @outlast.workflow
+    def flow() -> list[None]:
+        return [handle.result() for handle in [outlast.start_child(kid) for _ in range(4)]]
+
+    with pytest.raises(outlast.RunWaiting):
+        start(stage, flow, wait=False)
+    assert {run.status for run in stage.client().runs()} == {"waiting", "queued"}, "none has ended"

@@ -407,3 +407,73 @@ def test_an_item_that_waits_does_not_stop_those_that_work(stage: Stage) -> None:
     with pytest.raises(outlast.RunWaiting):
         start(stage, flow, wait=False)
     assert stage.effects() == [f"act {n}" for n in range(5)]
+
+
+def listing(stage: Stage, colour: Colour, items: list[int]) -> Any:
+    """A workflow that maps a step over a list which may change, and then calls two more steps, the
+    last of which is in doubt at first."""
+
+    @outlast.step
+    def act(item: int) -> int:
+        stage.log("act", item)
+        return item
+
+    @outlast.step
+    def after(total: int) -> int:
+        stage.log("after", total)
+        return total
+
+    @outlast.step(effect="once")
+    def gate() -> None:
+        raise ValueError("in doubt")
+
+    @outlast.workflow
+    def flow() -> int:
+        total = sum(outlast.map(act, items, limit=1).result())
+        gate()
+        return after(total)
+
+    @outlast.workflow(name="flow")
+    async def flow_async() -> int:
+        total = sum(await outlast.map(act, items, limit=1))
+        gate()
+        return after(total)
+
+    return flow if colour == "sync" else flow_async
+
+
+@pytest.mark.parametrize("changed", [[1, 3], [1, 2, 3, 4]], ids=["an item less", "one more"])
+@pytest.mark.parametrize("colour", COLOURS)
+def test_another_list_for_a_fan_out_that_has_ended_holds_the_run_before_anything_is_done(
+    stage: Stage, colour: Colour, changed: list[int]
+) -> None:
+    """The workflow has gone on with the results of the old one."""
+    items = [1, 2, 3]
+    flow = listing(stage, colour, items)
+    with pytest.raises(outlast.RunHeld):
+        start(stage, flow)
+    stage.client().settle("run", "gate#1", outlast.Done(None))
+    items[:] = changed
+    with pytest.raises(outlast.RunHeld) as held:
+        start(stage, flow)
+    assert held.value.reason == "diverged"
+    assert stage.effects() == ["act 1", "act 2", "act 3"]
+    items[:] = [3, 2, 1]
+    assert start(stage, flow) == 6
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_an_item_of_a_fan_out_can_be_dropped_and_made_again(stage: Stage, colour: Colour) -> None:
+    """The fan-out ends anew with it, in the run itself and in a copy."""
+    flow = listing(stage, colour, [1, 2, 3])
+    with pytest.raises(outlast.RunHeld):
+        start(stage, flow)
+    second = stage.client().run("run").steps[1].key
+    stage.client().fork("run", second, new_id="copy", repeat_effects=True)
+    with pytest.raises(outlast.RunHeld) as held:
+        outlast.run(flow, run_id="copy", store=stage.url)
+    assert held.value.reason == "in-doubt"
+    again = ["act 1", "act 2", "act 3", "act 2", "act 3"]
+    assert stage.effects() == again
+    stage.client().settle("copy", "gate#1", outlast.Done(None))
+    assert outlast.run(flow, run_id="copy", store=stage.url) == 6

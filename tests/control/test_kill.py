@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -287,6 +288,27 @@ def test_children_go_with_their_parent_and_come_back_with_it(stoppable: Stoppabl
     assert set(statuses(stoppable).values()) == {"queued"}
 
 
+def test_a_family_of_any_depth_is_killed_paused_and_taken_back(stoppable: Stoppable) -> None:
+    """A workflow that calls itself without end is what a kill is for."""
+    submit(stoppable, "top")
+    store, above = get_store(stoppable.url).store, "top"
+    for depth in range(sys.getrecursionlimit() + 1):
+        new = NewRun(f"d{depth}", "flow", b"{}", "digest")
+        parent = Parent(run_id=above, key="flow#0", root="top")
+        store.write(Create(new, f"d{depth}", "trace", 1.0, "", parent=parent), durable=False)
+        above = new.run_id
+    answer = stoppable.client.kill("top")
+    assert len(answer.all) == sys.getrecursionlimit() + 2
+    assert answer.all[-1].run_id == above
+    assert stoppable.client.run(above).status == "killed"
+    stoppable.client.revive("top")
+    assert stoppable.client.run(above).status == "queued"
+    stoppable.client.pause("top")
+    assert stoppable.client.run(above).status == "held"
+    stoppable.client.resume("top")
+    assert stoppable.client.run(above).status == "queued"
+
+
 def test_a_child_is_killed_alone_unless_the_whole_family_is_meant(stoppable: Stoppable) -> None:
     make_family(stoppable)
     answer = stoppable.client.kill("top/a")
@@ -327,18 +349,86 @@ def test_a_kill_waits_for_a_store_that_is_busy(stoppable: Stoppable) -> None:
     other.close()
 
 
-def test_a_run_whose_row_was_altered_does_not_save_the_others(stoppable: Stoppable) -> None:
-    for run_id in ("a", "b", "c"):
-        submit(stoppable, run_id)
+# ---- damage
+
+
+def alter_owner(stoppable: Stoppable) -> None:
+    _execute(stoppable, "UPDATE runs SET owner = 'nonsense' WHERE run_id = 'r'")
+
+
+def cut_off(stoppable: Stoppable) -> None:
+    """The end of the journal, from the claim on."""
+    _execute(stoppable, "DELETE FROM events WHERE run_id = 'r' AND seq > 1")
+
+
+def remove_all(stoppable: Stoppable) -> None:
+    _execute(stoppable, "DELETE FROM events WHERE run_id = 'r'")
+
+
+DAMAGE = pytest.mark.parametrize(
+    "damage", [alter_owner, cut_off, remove_all], ids=lambda damage: damage.__name__
+)
+
+
+def _execute(stoppable: Stoppable, change: str) -> None:
     with apsw.Connection(str(stoppable.folder / "store.db")) as connection:
-        connection.execute("UPDATE runs SET owner = 'nonsense' WHERE run_id = 'b'")
-    answers = {one.run_id: one for one in stoppable.client.kill_all(reason="enough")}
-    assert {run_id: one.outcome for run_id, one in answers.items()} == {
-        "a": "killed",
-        "b": "refused",
-        "c": "killed",
-    }
-    assert "altered" in (answers["b"].problem or "")
+        connection.execute("DROP TRIGGER events_are_not_deleted")
+        connection.execute(change)
+
+
+@COLOURS
+@DAMAGE
+def test_a_run_whose_record_is_damaged_is_killed_and_the_damage_stays_to_be_seen(
+    stoppable: Stoppable, damage: Callable[[Stoppable], None], colour: str
+) -> None:
+    child = stoppable.start_in_body("gate", colour=colour)
+    damage(stoppable)
+    found = [verdict.problem for verdict in stoppable.client.verify()]
+
+    answer = stoppable.client.kill("r", reason="enough", by="ann")
+    assert (answer.outcome, answer.status) == ("killed", "killed")
+    assert "altered" in (answer.problem or "") or "cut off" in (answer.problem or "")
+
+    stoppable.open_gate()
+    assert child.end()["error"] in ("RunKilled", "StoreError")
+    assert "last" not in stoppable.executed
+    with apsw.Connection(str(stoppable.folder / "store.db")) as connection:
+        assert list(connection.execute("SELECT status FROM runs")) == [("killed",)]
+        kinds = [kind for (kind,) in connection.execute("SELECT kind FROM events ORDER BY seq")]
+    assert set(kinds[kinds.index("run.killed") + 1 :]) <= {"step.late", "run.stopped"}
+    # The same is wrong with it as before.
+    verdicts = stoppable.client.verify()
+    assert not any(verdict.ok for verdict in verdicts)
+    if damage is not remove_all:
+        assert [verdict.problem for verdict in verdicts] == found
+
+
+@DAMAGE
+def test_the_command_kills_a_damaged_run_and_says_that_it_is(
+    stoppable: Stoppable, damage: Callable[[Stoppable], None]
+) -> None:
+    submit(stoppable)
+    stoppable.client.kill("r")
+    stoppable.client.revive("r")
+    damage(stoppable)
+    done = stoppable.command("kill", "r")
+    assert done.returncode == 0, done.stderr
+    assert "its record is damaged" in done.stdout
+    assert ("cannot be told" in done.stdout) == (damage is alter_owner)
+    assert stoppable.command("kill", "r").returncode == 0
+
+
+def test_a_run_whose_row_was_altered_is_killed_with_the_others(stoppable: Stoppable) -> None:
+    for run_id in ("a", "r", "z"):
+        submit(stoppable, run_id)
+    alter_owner(stoppable)
+    answers = {one.run_id: one for one in stoppable.client.kill_all(reason="enough", wait=0.1)}
+    assert {run_id: one.outcome for run_id, one in answers.items()} == dict.fromkeys(
+        ("a", "r", "z"), "killed"
+    )
+    assert "altered" in (answers["r"].problem or "")
+    assert not answers["r"].stopped
+    assert answers["a"].problem is None
 
 
 def test_a_kill_reads_no_journal(stoppable: Stoppable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -229,6 +231,26 @@ def test_what_starts_while_the_others_end_is_ended_too(tag: str, start: Start) -
     ended = processes.end_tagged(tag, 30.0)
     assert len(ended.ended) == 2
     assert processes.tagged(tag) == []
+
+
+def test_who_asks_during_a_look_gets_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    looking, go_on = threading.Event(), threading.Event()
+    looks: list[Found] = []
+
+    def look() -> dict[Found, bytes]:
+        looks.append(Found(2, len(looks)))
+        looking.set()
+        assert go_on.wait(30)
+        return {looks[-1]: b"uid:step#0:1"}
+
+    monkeypatch.setattr(processes, "_all_tagged", look)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(processes.tagged, "uid")
+        assert looking.wait(30)
+        later = [pool.submit(processes.tagged, "uid") for _ in range(3)]
+        go_on.set()
+        assert first.result() == [looks[0]]
+        assert all(looks[0] not in one.result() for one in later)
 
 
 def test_a_pid_that_has_changed_hands_gets_no_signal(

@@ -22,7 +22,7 @@ from outlast.processes import Ended, Found
 from outlast.records import Identity
 from outlast.views import read_run
 from outlast.worker.ending import end_owner
-from outlast.worker.order import HELD, INTERRUPTED, KILLED
+from outlast.worker.order import COMPLETED, HELD, INTERRUPTED, KILLED, TERMINATED
 from outlast.worker.stores import get_store
 from outlast.world import World, start_ticks
 from tests.checkers import check_all
@@ -158,7 +158,48 @@ def test_a_worker_that_can_be_interrupted_ends_by_itself_what_its_steps_started(
     check_all(url, "r")
 
 
-# ---- Ctrl-C
+def test_a_killed_child_that_hangs_is_ended_and_the_runs_above_it_go_on(
+    tmp_path: Path, url: str, start: Start
+) -> None:
+    process, worker, tool = noted_pids(start, tmp_path, "above", "session")
+    client = outlast.Client(url)
+    client.kill("r/hangs#0", grace=0.1)
+    assert process.wait(PATIENCE) == COMPLETED
+    assert not worker.alive
+    assert not tool.alive
+    assert outlast.Handle("r", url).result().result() == "went on without it"
+    claims = events(client.journal("r"), "run.claimed")
+    assert [claim.crash for claim in claims if isinstance(claim, RunClaimed)] == [False, False]
+    assert kinds(client.journal("r/hangs#0"))[-2:] == ["run.killed", "run.stopped"]
+    for run_id in ("r", "r/hangs#0"):
+        check_all(url, run_id)
+
+
+def test_a_supervisor_goes_on_when_nobody_reads_what_it_says(
+    tmp_path: Path, url: str, start: Start
+) -> None:
+    process, worker, _ = noted_pids(start, tmp_path, "hangs", "session")
+    assert process.stderr is not None
+    process.stderr.close()
+    (tmp_path / "worker.pid").unlink()
+    os.kill(worker.pid, signal.SIGKILL)
+    until((tmp_path / "worker.pid").exists, "another worker to take its place")
+    kill(url, grace=0.1)
+    process.wait(PATIENCE)
+    assert owner(url) is None
+
+
+# ---- Ctrl-C and the end of the terminal
+
+
+def test_the_end_of_the_terminal_counts_as_no_crash(url: str, tmp_path: Path, start: Start) -> None:
+    process, _, tool = noted_pids(start, tmp_path, "waits_async", "session")
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(PATIENCE) == TERMINATED
+    run = outlast.Client(url).run("r")
+    assert (run.status, run.interrupted) == ("queued", False)
+    assert not tool.alive
+    check_all(url, "r")
 
 
 @pytest.mark.parametrize("workflow", ["hangs", "hangs_async"])

@@ -107,12 +107,22 @@ class Stage:
         assert process.stdout.readline() == "serving\n"
         return process
 
-    def crew(self, *options: str, places: tuple[str, ...] = (str(DESK),)) -> Crew:
-        """`outlast worker` on the desk."""
+    def crew(
+        self, *options: str, places: tuple[str, ...] = (str(DESK),), patience: float = 10
+    ) -> Crew:
+        """`outlast worker` on the desk.
+
+        Args:
+            patience: seconds after which a lost store is given up.
+        """
         said = self.folder / "said"
+        program = (
+            f"from outlast.worker import crew; crew.PATIENCE = {patience}; "
+            "from outlast.__main__ import main; raise SystemExit(main())"
+        )
         with said.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", "outlast", "worker", *places, *options],
+                [sys.executable, "-c", program, "worker", *places, *options],
                 env=self.env,
                 stderr=stderr,
                 stdin=subprocess.DEVNULL,

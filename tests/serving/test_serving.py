@@ -4,12 +4,14 @@ import asyncio
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import apsw
 import pytest
 
 import outlast
 from outlast.control import Allow, StopAll
+from outlast.engine.run import EMERGENCY, active_runs
 from outlast.events import RunClaimed
 from outlast.store.queries import load_queries
 from outlast.worker import pool
@@ -121,6 +123,35 @@ def test_no_more_runs_are_executed_at_once_than_allowed(stage: Stage) -> None:
     assert most == 2
 
 
+def test_runs_are_taken_up_while_plain_steps_keep_all_threads_of_the_loop_busy(
+    stage: Stage,
+) -> None:
+    async def main() -> None:
+        begun, go = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+
+        @outlast.step
+        def long() -> None:
+            loop.call_soon_threadsafe(begun.set)
+            assert go.wait(30)
+
+        @outlast.workflow
+        async def flow() -> None:
+            await asyncio.to_thread(long)
+
+        async with outlast.serving(flow, desk.quick, store=stage.url):
+            await outlast.start(flow, run_id="f", store=stage.url)
+            await begun.wait()
+            other = await outlast.start(desk.quick, "a", run_id="a", store=stage.url)
+            try:
+                assert await other.result(timeout=30) == "a-2"
+            finally:
+                go.set()
+
+    asyncio.run(main())
+
+
 def test_two_processes_never_execute_one_run_twice(stage: Stage) -> None:
     stage.serve()
     stage.serve()
@@ -213,6 +244,21 @@ def test_nothing_is_taken_up_under_the_emergency_stop(
     assert caplog.text.count("costs") == 1
 
 
+def test_an_emergency_stop_that_ended_before_the_step_under_way_is_no_trouble_of_the_run(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), outlast.serving(desk.gated, store=stage.url):
+        handle = outlast.submit(desk.gated, "a", run_id="a", store=stage.url)
+        stage.at_gate("a")
+        stage.client.stop_all("costs")
+        (run,) = active_runs()
+        until(lambda: run.stop == EMERGENCY, "the run to hear of the stop")
+        stage.client.allow()
+        stage.open("a")
+        handle.result(timeout=30).result()
+    assert "could not go on" not in caplog.text
+
+
 def test_a_run_that_waits_long_leaves_the_process_until_it_is_due(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,8 +297,9 @@ def test_serving_refuses_what_it_cannot_serve(stage: Stage) -> None:
         outlast.serving(print, store=stage.url)
     with pytest.raises(outlast.UsageError, match="needs workflows"):
         outlast.serving(store=stage.url)
-    with pytest.raises(outlast.UsageError, match="at least 1"):
-        outlast.serving(desk.quick, concurrency=0, store=stage.url)
+    for number in (0, 2.5, "5"):
+        with pytest.raises(outlast.UsageError, match="1 or more"):
+            outlast.serving(desk.quick, concurrency=number, store=stage.url)  # type: ignore[arg-type]
     once = outlast.serving(desk.quick, store=stage.url)
     with once:
         pass

@@ -114,3 +114,27 @@ def test_a_module_that_cannot_be_imported_is_told_of_once(stage: Stage) -> None:
         "outlast: 'no_such_module': there is no module no_such_module; expected "
         "FILE.py:WORKFLOW or package.module:WORKFLOW"
     ]
+
+
+def test_a_sigterm_to_all_processes_at_once_leaves_the_grace(stage: Stage) -> None:
+    """As a service manager sends it; the supervisor passes its own on."""
+    crew = stage.crew("--grace", "3600")
+    outlast.submit(desk.gated, "a", run_id="a", store=stage.url)
+    pid = stage.at_gate("a")
+    crew.worker(pid).terminate()
+    crew.send(signal.SIGTERM)
+    until(lambda: "finishing" in "".join(lines(crew.said)), "the workers to be told")
+    crew.worker(pid).terminate()
+    stage.open("a")
+    assert crew.end() == 143
+    (gate,) = [step for step in stage.client.run("a").steps if "gate" in step.name]
+    assert (gate.status, gate.attempts) == ("completed", 1)
+
+
+def test_workers_end_once_their_store_is_lost(stage: Stage) -> None:
+    crew = stage.crew(patience=0.1)
+    outlast.submit(desk.quick, "a", run_id="a", store=stage.url).result(timeout=30).result()
+    for file in stage.folder.glob("store.db*"):
+        file.unlink()
+    assert crew.end() == 7
+    assert "the workers end" in "".join(lines(crew.said))

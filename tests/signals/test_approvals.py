@@ -85,7 +85,7 @@ def test_a_denied_step_is_an_error_that_stays_and_its_body_never_runs(
     flow = calling(colour, make_step(colour, touch, approval=True), 900)
     once(flow, stage)
     stage.client().answer("run", Approval(False, "too much"), by="ann")
-    said = ["Denied", "step act#0 was denied by ann: too much"]
+    said = ["Denied", "step act#0 (act(args=(900,))) was denied by ann: too much"]
     assert once(flow, stage) == said
     assert once(flow, stage) == said
     assert TOUCHED == []
@@ -197,6 +197,28 @@ def test_what_is_secret_is_bound_and_not_shown(stage: Stage) -> None:
     (question,) = stage.client().inbox()
     assert "hunter2" not in question.prompt + question.details
     assert "ann" in question.prompt
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "ls " + "a" * 150 + "; rm -rf / ;" + "a" * 150,
+        ["ls"] * 40 + ["; rm -rf /"],
+        {"deep": [[[[[["; rm -rf /"]]]]]]},
+        {"script": b"a" * 300 + b"; rm -rf /"},
+    ],
+)
+def test_who_gives_leave_is_shown_the_arguments_to_their_end(value: object, stage: Stage) -> None:
+    once(calling("sync", make_step("sync", touch, approval=True), value), stage)
+    (question,) = stage.client().inbox()
+    assert "; rm -rf /" in question.details
+
+
+def test_arguments_that_are_too_long_to_be_shown_say_so(stage: Stage) -> None:
+    once(calling("sync", make_step("sync", touch, approval=True), "x" * 50_000), stage)
+    (question,) = stage.client().inbox()
+    assert len(question.details) < 21_000
+    assert "more characters are not shown" in question.details
 
 
 def test_a_step_that_waits_for_leave_and_is_cancelled_asks_no_more(stage: Stage) -> None:

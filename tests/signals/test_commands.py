@@ -59,7 +59,7 @@ def test_a_run_is_led_to_its_end_by_commands(stage: Stage, shell: Shell) -> None
     shown = shell("show", "run")
     assert "waits for an answer to: Is it fine?" in shown
     assert f"answer {question['question']} --yes" in shown
-    assert "answered question" in shell("answer", "run", "--yes")
+    assert "answered yes to: Is it fine?" in shell("answer", "run", "--yes")
     once(desk, stage)
     assert "approval of pay#2" in shell("inbox")
     shell("answer", "run", "--yes", "--note", "go")
@@ -88,6 +88,24 @@ def test_a_denial_says_by_whom_and_why(stage: Stage, shell: Shell) -> None:
         once(paying, stage)
     assert "denied by" in shell("journal", "run")
     assert "denied" in shell("show", "run")
+
+
+def test_a_question_is_shown_once_in_the_words_of_the_code(stage: Stage, shell: Shell) -> None:
+    @outlast.step(approval=lambda amount: f"Pay {amount} EUR?")
+    def pay_out(amount: int) -> int:
+        return amount
+
+    @workflow
+    def paying() -> list[int]:
+        return [pay_out(900), pay(900)]
+
+    once(paying, stage)
+    assert "approval of pay_out#0 with amount=900" in shell("inbox")
+    assert "answered yes (fine) to: Pay 900 EUR?" in shell(
+        "answer", "run", "--yes", "--note", "fine"
+    )
+    once(paying, stage)
+    assert shell("inbox").count("amount=900") == 1
 
 
 def test_what_is_refused_says_why(stage: Stage, shell: Shell) -> None:

@@ -1,10 +1,11 @@
 """Questions: shown to a person, bound to what was shown, answered once, by nobody but a person."""
 
 import asyncio
+import contextvars
+import itertools
 import json
-import subprocess
-import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,10 @@ import pytest
 
 import outlast
 from outlast import Approval, workflow
+from outlast.engine import asking
 from outlast.testing import replay
-from tests.effects.stage import DEADLINE, ROOT, Stage, wait_for
+from tests.effects.stage import Stage, wait_for
 from tests.signals.test_signals import once
-
-ANSWERING = Path(__file__).parent / "programs" / "answering.py"
 
 
 @workflow
@@ -85,45 +85,6 @@ def test_a_process_that_waits_is_woken_by_the_answer(flow: Any, stage: Stage) ->
     assert results == [[False, "no"]]
 
 
-def test_a_later_answer_is_told_who_was_first(stage: Stage) -> None:
-    once(desk, stage)
-    client = stage.client()
-    token = client.inbox()[0].question
-    client.answer(token, Approval(True), by="ann")
-    before = stage.kinds()
-    with pytest.raises(outlast.UsageError, match="answered by ann at"):
-        client.answer(token, Approval(False), by="bob")
-    assert stage.kinds() == before
-
-
-def test_of_two_processes_that_answer_at_once_one_wins(stage: Stage) -> None:
-    once(desk, stage)
-    token = stage.client().inbox()[0].question
-    children = [
-        subprocess.Popen(
-            [sys.executable, str(ANSWERING), stage.url, token, by],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        for by in ("ann", "bob")
-    ]
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("\n")
-        child.stdin.flush()
-    said = [json.loads(child.communicate(timeout=DEADLINE)[0]) for child in children]
-    winner = ("ann", "bob")[said.index("accepted")]
-    assert sorted(answer == "accepted" for answer in said) == [False, True]
-    assert any(f"answered by {winner} at" in answer for answer in said)
-    assert once(desk, stage) == [True, winner]
-    assert stage.kinds().count("question.answered") == 1
-
-
 def test_an_answer_that_does_not_fit_is_refused_with_the_reason(stage: Stage) -> None:
     once(desk, stage)
     before = stage.kinds()
@@ -187,6 +148,62 @@ def test_other_words_at_a_recorded_place_never_get_the_answer(stage: Stage) -> N
         outlast.run(edited, run_id="run", store=stage.url, wait=False)
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_question_whose_type_has_other_fields_by_now_is_asked_for_those(
+    answered: bool, stage: Stage
+) -> None:
+    @dataclass
+    class Price:
+        eur: int
+
+    old = Price
+
+    @dataclass
+    class Price:  # type: ignore[no-redef]
+        cents: int
+
+    types = iter([old, Price, Price, Price])
+
+    @workflow
+    def deployed() -> int:
+        return int(outlast.ask("How much?", next(types)).result().cents)
+
+    once(deployed, stage)
+    client = stage.client()
+    if answered:
+        client.answer("run", {"eur": 5})
+    assert once(deployed, stage) is None
+    with pytest.raises(outlast.UsageError, match="cents"):
+        client.answer("run", {"eur": 5})
+    client.answer("run", {"cents": 500})
+    assert once(deployed, stage) == 500
+    replay("run", deployed, store=stage.url)
+
+
+def test_an_answer_is_not_lost_as_its_question_is_asked_anew(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types = iter([int, object])
+
+    @workflow
+    def deployed() -> object:
+        return outlast.ask("How much?", next(types)).result()
+
+    # The same name of the type, or it would be another question.
+    monkeypatch.setattr("outlast.api.asking._name_of", lambda expects: "Price")
+    once(deployed, stage)
+    look, looks = asking.next_mail, itertools.count()
+
+    def at_the_last_moment(*of: Any) -> Any:
+        found = look(*of)
+        if next(looks) == 0:
+            contextvars.Context().run(stage.client().answer, "run", 5)
+        return found
+
+    monkeypatch.setattr(asking, "next_mail", at_the_last_moment)
+    assert once(deployed, stage) == 5
+
+
 def test_a_dropped_question_is_void_and_its_token_with_it(stage: Stage) -> None:
     amounts = iter([900, 90000, 90000])
 
@@ -235,41 +252,16 @@ def test_a_run_that_asks_several_questions_is_no_name_for_one(stage: Stage) -> N
         client.answer("run", True)
 
 
-def test_no_run_can_answer_a_question(stage: Stage) -> None:
-    refused: list[str] = []
-
-    def try_it() -> None:
-        try:
-            stage.client().answer("run", Approval(True))
-        except outlast.UsageError as error:
-            refused.append(str(error))
-
-    @outlast.step
-    def tool() -> None:
-        try_it()
-
+def test_yes_without_a_note_answers_where_true_or_false_is_expected(stage: Stage) -> None:
     @workflow
-    def agent() -> None:
-        tool()
-        try_it()
+    def plain() -> bool:
+        return outlast.ask("Fine?", bool).result()
 
-    once(desk, stage)
-    once(agent, stage, "agent")
-    assert len(refused) == 2
-    assert all("a run cannot answer" in text for text in refused)
-    assert len(stage.client().inbox()) == 1
-
-
-def test_no_process_that_a_tool_started_can_answer(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    once(desk, stage)
-    monkeypatch.setenv("OUTLAST_ATTEMPT", "run/act#0/1")
-    with pytest.raises(outlast.UsageError, match="a tool cannot answer"):
-        stage.client().answer("run", Approval(True))
-    monkeypatch.setenv("OUTLAST_ATTEMPT", "")
-    stage.client().answer("run", Approval(True))
-    assert once(desk, stage) == [True, ""]
+    once(plain, stage)
+    with pytest.raises(outlast.UsageError, match="does not fit"):
+        stage.client().answer("run", Approval(True, "a note that nobody would see"))
+    stage.client().answer("@last", Approval(True))
+    assert once(plain, stage) is True
 
 
 def test_a_step_may_be_called_as_the_question_is_in_a_journal(stage: Stage) -> None:

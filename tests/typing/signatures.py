@@ -106,3 +106,68 @@ outlast.run(plain, "3")  # type: ignore[arg-type]
 outlast.run(plain)  # type: ignore[call-arg, arg-type]
 outlast.run(desk, 81)  # type: ignore[arg-type]
 step(effect="never")  # type: ignore[call-overload]
+
+
+# ---- control from outside, children, serving
+
+
+@step(approval=True)
+def pay(order: str, amount: int) -> Hit:
+    return Hit(order)
+
+
+@step(effect="once", approval=lambda order, amount: amount > 100 and f"Pay {amount}?")
+async def pay_async(order: str, amount: int) -> Hit:
+    return Hit(order)
+
+
+@pay_async.undo(timeout=3)
+async def _(order: str) -> None: ...
+
+
+@workflow(on_failure="undo")
+async def family(names: list[str]) -> None:
+    assert_type(pay("17", 3), Hit)
+    assert_type(await pay_async("17", 3), Hit)
+    child = outlast.start_child(desk, "t")
+    assert_type(await child, Hit)
+    assert_type(child.result(), Hit)
+    assert_type(outlast.start_child(plain, 3).result(), int)
+    assert_type(await desk("t"), Hit)
+    await outlast.start_child(plain, "3")  # type: ignore[arg-type]
+    await outlast.start_child(plain)  # type: ignore[call-arg, arg-type]
+    assert_type(await outlast.map(search, names), list[list[Hit]])
+    assert_type(await outlast.map(plain, [1, 2], limit=3, key=str), list[int])
+    assert_type(await outlast.map(plain, [1], on_error="collect"), list[int | Exception])
+    assert_type(outlast.map(str.upper, names).result(), list[str])
+    await outlast.map(plain, names)  # type: ignore[arg-type]
+    await outlast.map(plain, [1], on_error="ignore")  # type: ignore[call-overload]
+    await outlast.map(plain, [1], key=len)  # type: ignore[arg-type]
+    await outlast.map(plain, [1], 3)  # type: ignore[call-overload]
+
+
+async def in_a_server() -> None:
+    async with outlast.serving(desk, plain, concurrency=3):
+        handle = await outlast.start(desk, "t", run_id="t")
+        assert_type(handle, outlast.Handle[Hit])
+        assert_type(await handle.result(), Hit)
+        assert_type((await outlast.start(plain, 3)).run_id, str)
+        async for event in handle.events(after=3):
+            assert_type(event, outlast.StoredEvent | outlast.Emitted)
+        await outlast.start(plain, "3")  # type: ignore[arg-type]
+        found: outlast.Handle[Hit] = outlast.Handle("t")
+        assert_type(found.status().undone, list[str] | None)
+    outlast.emit("token", "text")
+    outlast.serving(desk, concurrency="many")  # type: ignore[arg-type]
+
+
+def from_outside(client: outlast.Client) -> None:
+    assert_type(client.undo("t", to="book#3", by="ann"), outlast.RunView)
+    assert_type(client.kill("t", reason="enough"), outlast.Killed)
+    assert_type(client.pause("t"), outlast.RunView)
+    client.undo(3)  # type: ignore[arg-type]
+
+
+step(approval="yes")  # type: ignore[call-overload]
+step(approval=3)  # type: ignore[call-overload]
+workflow(on_failure="retry")  # type: ignore[call-overload]

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import logging
 import random as random_module
+import sys
 import uuid
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -162,7 +163,7 @@ def sleep(seconds: float) -> Pending[None]:
         OutsideRun: not in workflow code.
         UsageError: `seconds` is negative or not a finite number.
     """
-    if not 0 <= seconds < float("inf"):
+    if not 0 <= seconds <= sys.float_info.max:
         raise UsageError(f"outlast.sleep({seconds!r}): a finite number of seconds is expected")
     scope = _scope("sleep")
     if ATTEMPT.get() is not None:

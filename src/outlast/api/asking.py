@@ -2,6 +2,7 @@
 
 import builtins
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
@@ -40,11 +41,13 @@ def wait_signal(name: str, type: object = object, *, timeout: float | None = Non
     Raises:
         AskTimeout: none came in time.
         OutsideRun: not in workflow code.
-        UsageError: the name is no printable text, or the time-out no number of seconds.
+        UsageError: the name is no printable text, the time-out no number of seconds, or no JSON can
+            be read as the type.
     """
     scope = _workflow_scope("wait_signal")
     if not isinstance(name, str) or not name or not name.isprintable():
         raise UsageError(f"outlast.wait_signal({name!r}): a name of printable text is expected")
+    _check_type("wait_signal", type)
     seconds = _seconds("wait_signal", timeout)
     wish = Wish(SIGNAL, name, type, digest=codec.digest(name), timeout=seconds)
     flow = run_wait(scope.run, scope.take(), wish, call_site(scope))
@@ -86,12 +89,14 @@ def ask(
     Raises:
         AskTimeout: nobody answered in time.
         OutsideRun: not in workflow code.
-        UsageError: the prompt is no text, or the time-out no number of seconds.
+        UsageError: the prompt is no text, the time-out no number of seconds, or no JSON can be read
+            as the type.
         NotStorable: the details cannot be stored.
     """
     scope = _workflow_scope("ask")
     if not isinstance(prompt, str) or not prompt.strip():
         raise UsageError(f"outlast.ask({prompt!r}): the text of a question is expected")
+    _check_type("ask", type)
     seconds = _seconds("ask", timeout)
     said = "" if details is None else _shown(scope, details)
     digest = codec.digest((prompt, said, _name_of(type)))
@@ -113,11 +118,17 @@ def _name_of(type: object) -> str:
     return type.__qualname__ if isinstance(type, builtins.type) else str(type)
 
 
+def _check_type(call: str, expects: object) -> None:
+    why = codec.no_form(expects)
+    if why:
+        raise UsageError(f"outlast.{call}: no JSON can be read as {_name_of(expects)}: {why}")
+
+
 def _seconds(call: str, timeout: float | None) -> float | None:
     if timeout is None:
         return None
     number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not number or not 0 <= timeout < float("inf"):
+    if not number or not 0 <= timeout <= sys.float_info.max:
         raise UsageError(f"outlast.{call}(timeout={timeout!r}): a number of seconds is expected")
     return float(timeout)
 

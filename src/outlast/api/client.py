@@ -11,7 +11,7 @@ from outlast.api.undoing import Undoing
 from outlast.breakers import BreakerView as BreakerView
 from outlast.breakers import Reset, Trip, read_breakers
 from outlast.budgets import TopUp
-from outlast.errors import NotDone, UnknownRun, UsageError
+from outlast.errors import NotDone, StoreError, UnknownRun, UsageError
 from outlast.events import escape_surrogates
 from outlast.journal import STORE
 from outlast.leases import NewRun, is_abandoned
@@ -307,9 +307,30 @@ class Client(Steering, Inbox, Undoing):
     def _row(self, run_id: str) -> RunRow:
         return resolve(self, run_id)
 
+    def _id(self, run_id: str) -> str:
+        return resolve_id(self, run_id)
+
 
 def resolve(client: Client, run_id: str) -> RunRow:
     """The run that an id, a unique prefix or `@last` names.
+
+    Raises:
+        UnknownRun: no run matches, or several do.
+        StoreError: its row was altered, or its journal is gone.
+    """
+    known = resolve_id(client, run_id)
+    row = read_run(client._store, known)
+    if row is None:
+        raise StoreError(
+            f"all of the journal of run {known} is gone from {client._store.url}: somebody removed "
+            "it. Bring back the store from a copy",
+            "damaged",
+        )
+    return row
+
+
+def resolve_id(client: Client, run_id: str) -> str:
+    """The id of the run that an id, a unique prefix or `@last` names.
 
     Raises:
         UnknownRun: no run matches, or several do.
@@ -322,14 +343,11 @@ def resolve(client: Client, run_id: str) -> RunRow:
         run_id = str(rows[0][0])
     if escape_surrogates(run_id) != run_id:
         raise UnknownRun(f"there is no run {run_id!r}: an id is printable text")
-    row = read_run(store, run_id)
-    if row is not None:
-        return row
+    if store.read("read_standings", run_ids=json.dumps([run_id])):
+        return run_id
     found = [str(r[0]) for r in store.read("find_runs", prefix=run_id)] if run_id else []
     if len(found) == 1:
-        row = read_run(store, found[0])
-        assert row is not None
-        return row
+        return found[0]
     if found:
         raise UnknownRun(f"several runs start with {run_id!r}: {', '.join(found)}; type more of it")
     raise UnknownRun(f"there is no run {run_id!r} in {store.url}; see: outlast ls")

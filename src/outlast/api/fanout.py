@@ -9,6 +9,7 @@ from typing import Generic, Literal, TypeVar, TypeVarTuple, cast, overload
 
 from outlast.api.options import is_async, name_of
 from outlast.engine.children import (
+    CANCELLED,
     await_child,
     begin_child,
     make_child_call,
@@ -21,7 +22,7 @@ from outlast.engine.scope import ATTEMPT, SCOPE, Scope, create_unscoped_task
 from outlast.engine.sites import call_site
 from outlast.engine.spec import workflow_spec
 from outlast.engine.waits import Pending
-from outlast.errors import OutsideRun, UsageError
+from outlast.errors import ChildKilled, OutsideRun, UsageError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,8 +54,11 @@ class ChildHandle(Generic[R]):
 class _Work:
     """What goes on for a handle, in a thread or in a task."""
 
-    def __init__(self, run: Run, coroutine: Coroutine[object, object, object] | None) -> None:
+    def __init__(
+        self, run: Run, run_id: str, coroutine: Coroutine[object, object, object] | None
+    ) -> None:
         self._run = run
+        self._run_id = run_id  # of the child
         self.task = None if coroutine is None else create_unscoped_task(coroutine)
         self._over = threading.Event()
         self._value: object = None
@@ -63,18 +67,30 @@ class _Work:
     def __await__(self) -> Generator[object, object, object]:
         if self.task is None:
             raise UsageError("this child was started in plain code: use handle.result()")
-        return cast(Generator[object, object, object], self.task.__await__())
+        try:
+            return (yield from cast(Generator[object, object, object], self.task.__await__()))
+        except asyncio.CancelledError:
+            here = asyncio.current_task()
+            if not self.task.cancelled() or (here is not None and here.cancelling()):
+                raise
+            self._run.check()
+            raise ChildKilled(self._run_id, CANCELLED) from None
 
     def perform(self, work: Callable[[], object]) -> None:
         """Body of the thread, which counts as a strand already."""
+        kin = self._run.kin
         try:
-            with self._run.kin.places:
+            with kin.awaiting():  # or a run whose children all sleep would seem to do something
+                kin.places.acquire()
+            try:
                 self._value = work()
+            finally:
+                kin.places.release()
         except BaseException as error:
             self._error = error
         finally:
             self._over.set()
-            self._run.kin.strand(begins=False)
+            kin.strand(begins=False)
 
     def result(self) -> object:
         """Wait in plain code."""
@@ -128,11 +144,11 @@ def start_child(workflow: Callable[..., object], *args: object) -> object:
     call = make_child_call(spec, scope, args, kwargs)
     past = drive_sync(begin_child(run, call), run)
     if in_loop:
-        work = _Work(run, drive_async(await_child(run, call, past), run))
+        work = _Work(run, past.child, drive_async(await_child(run, call, past), run))
         assert work.task is not None
         run.add_task(work.task, f"{call.position}.")
     else:
-        work, context = _Work(run, None), contextvars.copy_context()
+        work, context = _Work(run, past.child, None), contextvars.copy_context()
         run.kin.strand(begins=True)
         flow = await_child(run, call, past)
         threading.Thread(

@@ -1,11 +1,11 @@
 """A handle on a run: its result, how it stands, and its events as they come."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from typing import Generic, TypeVar, cast
 
 from outlast.engine.emitting import Emitted, Listener
 from outlast.engine.spec import WorkflowSpec, workflow_spec
+from outlast.engine.threads import in_thread
 from outlast.errors import UnknownRun, UsageError
 from outlast.journal import to_event
 from outlast.records import FINAL, RunRow, RunView, StoredEvent
@@ -127,7 +127,7 @@ class Result(Generic[R_co]):
         listener, looks = self._listen(), self._looks()
         for pause in looks:
             await listener.wait_in_loop(pause)
-        return await asyncio.to_thread(self._told)  # which waits for the disk
+        return await in_thread(self._told)  # which waits for the disk
 
     def _listen(self) -> Listener:
         return Listener(self._store.path, self._run_id, self._store.world)

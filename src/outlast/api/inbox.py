@@ -5,11 +5,13 @@ import os
 
 import msgspec
 
-from outlast import mailbox
-from outlast.engine.scope import SCOPE
-from outlast.errors import UnknownRun, UsageError
+from outlast import codec, mailbox
+from outlast.engine.spec import LARGEST_VALUE
+from outlast.engine.started import run_behind
+from outlast.errors import NotStorable, UnknownRun, UsageError
 from outlast.events import escape_surrogates
-from outlast.mail import QuestionView
+from outlast.mail import Approval, QuestionView
+from outlast.processes import TAG, ancestors
 from outlast.records import RunRow
 from outlast.store.writer import Store
 from outlast.views import open_questions
@@ -44,7 +46,7 @@ class Inbox:
             UsageError: the run has ended, or the value does not fit. Nothing was written.
         """
         row = self._row(run_id)
-        if not name or not name.isprintable():
+        if not isinstance(name, str) or not name or not name.isprintable():
             raise UsageError(f"a signal needs a name of printable text, not {name!r}")
         data = _as_json(value)
         for _ in range(TRIES):
@@ -73,7 +75,8 @@ class Inbox:
             run_or_question: the question's token, see `inbox`; or the run, as for `signal`, if it
                 asks one question.
             value: an `Approval` where that is expected, else plain JSON data or an object that
-                becomes such.
+                becomes such. Where only true or false is expected, an `Approval` without a note
+                counts as that.
             by: who answers, for the record.
             question: the token, if the run is given and may ask several.
 
@@ -85,16 +88,15 @@ class Inbox:
             UsageError: it was answered, timed out, or is not asked any more; the value does not
                 fit; a run or a tool tried to answer. Nothing was written.
         """
-        _refuse_tools()
+        _refuse_tools(self._store)
         if question is None:
             run_id, key, token = self._question(run_or_question, None)
         else:
             run_id, key, token = self._question(question, run_or_question)
-        data = _as_json(value)
         for _ in range(TRIES):
             asked = open_questions(self._store, run_id)
             view = next((one for one in asked if one.question == token), None)
-            seq = 0
+            data, seq = _as_json(_as_asked(value, view)), 0
             if view is not None:
                 seq, wait = mailbox.question_wait(self._store, run_id, key)
                 mailbox.check_value(wait, data, f"an answer to question {token} of run {run_id}")
@@ -129,22 +131,46 @@ class Inbox:
         if len(asked) == 1:
             return row.run_id, asked[0].key, asked[0].question
         if not asked:
-            raise UsageError(f"run {row.run_id} ({row.status}) asks nothing now")
+            last = mailbox.last_answer(self._store, row.run_id)
+            said = f"; {last}" if last else ""
+            raise UsageError(f"run {row.run_id} ({row.status}) asks nothing now{said}")
         tokens = ", ".join(f"{view.question} ({view.prompt})" for view in asked)
         raise UsageError(f"run {row.run_id} asks several questions; name one: {tokens}")
 
 
-def _refuse_tools() -> None:
+def _refuse_tools(store: Store) -> None:
     """What a model or a tool says is no answer of a person."""
-    if SCOPE.get() is not None:
+    if run_behind() is not None:
         raise UsageError(
             "a run cannot answer questions: neither its workflow nor its steps stand for a person"
         )
-    if os.environ.get("OUTLAST_ATTEMPT"):
+    if os.environ.get(TAG):
         raise UsageError(
-            "this process was started by a step of a run (OUTLAST_ATTEMPT is set), and a tool "
+            f"this process was started by a step of a run ({TAG} is set), and a tool "
             "cannot answer questions: answer from a shell of your own"
         )
+    here = store.world.identity()
+    for above in ancestors():  # what was started without the library's knowledge has no tag
+        rows = store.read(
+            "runs_of_process",
+            host=here.host,
+            boot=here.boot,
+            namespace=here.namespace,
+            pid=above.pid,
+            started=above.started,
+        )
+        running = next((run_id for run_id, _, status in rows if status == "running"), None)
+        if running is not None:
+            raise UsageError(
+                f"this process was started by process {above.pid}, which executes run "
+                f"{running!s}, and a tool cannot answer questions: answer from a shell of your own"
+            )
+
+
+def _as_asked(value: object, view: QuestionView | None) -> object:
+    """Yes or no, for a question that takes nothing more."""
+    plain = view is not None and view.schema == {"type": "boolean"}
+    return value.approved if plain and isinstance(value, Approval) and not value.note else value
 
 
 def _as_json(value: object) -> bytes:
@@ -156,10 +182,16 @@ def _as_json(value: object) -> bytes:
     try:
         plain = msgspec.to_builtins(value, enc_hook=_plain_model)
         data = json.dumps(plain, allow_nan=False).encode()
-        msgspec.json.decode(data)  # reads no lone surrogates, which no store takes either
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise UsageError(f"plain JSON data is expected: {problem}") from None
-    return data
+        codec.encode(msgspec.json.decode(data), where="it", limit=LARGEST_VALUE)
+    except RecursionError:
+        why = "it is nested too deeply"
+    except msgspec.DecodeError:
+        why = "a text in it has half of a surrogate pair, which UTF-8 cannot hold"
+    except (TypeError, ValueError, NotStorable) as problem:
+        why = str(problem)
+    else:
+        return data
+    raise UsageError(f"plain JSON data is expected that a run can store: {why}")
 
 
 def _plain_model(value: object) -> object:

@@ -10,7 +10,7 @@ from outlast.engine.emitting import emit as emit_from
 from outlast.engine.scope import ATTEMPT, SCOPE, create_unscoped_task
 from outlast.engine.spec import Settings, WorkflowSpec, workflow_spec
 from outlast.errors import OutsideRun, UsageError
-from outlast.worker.pool import Pool
+from outlast.worker.pool import Pool, run_through
 from outlast.worker.stores import OpenStore, get_store
 
 
@@ -42,8 +42,8 @@ def serving(
         UsageError: something is no workflow, two have one name, or `concurrency` is below 1.
         StoreError: the store cannot be opened.
     """
-    if concurrency < 1:
-        raise UsageError(f"outlast.serving(concurrency={concurrency}): at least 1 is expected")
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise UsageError(f"outlast.serving(concurrency={concurrency!r}): 1 or more is expected")
     if SCOPE.get() is not None:
         raise UsageError("outlast.serving() executes runs, and cannot be used inside one")
     return Serving(get_store(store), _specs(workflows), concurrency, settings or Settings())
@@ -112,7 +112,7 @@ class Serving:
         """Body of the thread."""
         loop = asyncio.new_event_loop()
         try:
-            loop.run_until_complete(self._serve_until_over(begun))
+            run_through(loop, loop.create_task(self._serve_until_over(begun)))
         finally:
             # Not asyncio.run: it would wait for threads of steps that do not end.
             loop.close()

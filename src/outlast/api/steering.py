@@ -5,21 +5,28 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from outlast.control import (
+    GRACE,
+    Allow,
+    Ending,
+    Kill,
+    KillSeveral,
+    NoteStopped,
+    Pause,
+    Resume,
+    Revive,
+    StopAll,
+)
 from outlast.emergency import read_stop
 from outlast.errors import StoreError, UsageError
+from outlast.processes import Ended, end_tagged
 from outlast.records import Identity, Killed, RunRow, RunView, Status, StopView
 from outlast.store.writer import Store
 from outlast.views import kill_view, read_run, run_owner, run_view, workflows
+from outlast.worker.ending import end_owner
 from outlast.worker.stores import OpenStore
-
-if TYPE_CHECKING:
-    from outlast.control import Ending, Kill
-    from outlast.processes import Ended
-
-GRACE = 5.0
-"""Seconds that what executes a killed run gets to end by itself."""
 
 PAUSES = (0.01, 0.2)
 """First and longest pause, in seconds, between two looks at what killed runs still execute."""
@@ -43,6 +50,9 @@ class Steering:
     _store: Store
 
     def _row(self, run_id: str) -> RunRow:
+        raise NotImplementedError
+
+    def _id(self, run_id: str) -> str:
         raise NotImplementedError
 
     def kill(
@@ -69,18 +79,20 @@ class Steering:
             by: who, for the record.
 
         Returns:
-            What the store says. A run that had ended before stays as it is.
+            What the store says. A run that had ended before stays as it is. If the record of one
+            is damaged it is killed all the same, and `problem` says so.
 
         Raises:
             UnknownRun: no run matches, or several do.
             UsageError: `grace` or `wait` is none.
-            StoreError: the store is in trouble, or the run's row was altered; it was not killed.
+            StoreError: the store is in trouble, or nothing of the run's row can be read; it was not
+                killed.
         """
-        kill, row = self._kills(reason, grace, by), self._row(run_id)
-        top = row.root if tree and row.root is not None else row.run_id
-        answer = self._answer(self._store.write(kill(top), durable=True))
-        if all(one.run_id != row.run_id for one in answer.all):  # the one at the top had ended
-            answer = self._answer(self._store.write(kill(row.run_id), durable=True))
+        kill, run_id = self._kills(reason, grace, by), self._id(run_id)
+        root = self._row(run_id).root if tree else None
+        answer = self._answer(self._store.write(kill(root or run_id), durable=True))
+        if all(one.run_id != run_id for one in answer.all):  # the one at the top had ended
+            answer = self._answer(self._store.write(kill(run_id), durable=True))
         return self.await_stop([answer], wait, hard=hard)[0]
 
     def kill_all(
@@ -158,8 +170,6 @@ class Steering:
             UnknownRun: no run matches, or several do.
             UsageError: it has ended.
         """
-        from outlast.control import Pause  # not needed for `import outlast`; so below
-
         item = Pause(self._row(run_id).run_id, self._store.world.wall(), by, reason)
         return run_view(self._store, self._store.write(item, durable=True).row)
 
@@ -174,8 +184,6 @@ class Steering:
             UnknownRun: no run matches, or several do.
             UsageError: it has ended.
         """
-        from outlast.control import Resume
-
         world = self._store.world
         item = Resume(self._row(run_id).run_id, world.wall(), world, by)
         return run_view(self._store, self._store.write(item, durable=True))
@@ -190,8 +198,6 @@ class Steering:
             UnknownRun: no run matches, or several do.
             UsageError: it was not killed, or a process has not let go of it.
         """
-        from outlast.control import Revive
-
         world = self._store.world
         item = Revive(self._row(run_id).run_id, world.wall(), world, by)
         return run_view(self._store, self._store.write(item, durable=True))
@@ -206,8 +212,6 @@ class Steering:
             by: who, for the record.
             kill: `kill_all` follows; for the record.
         """
-        from outlast.control import StopAll
-
         return self._store.write(StopAll(self._store.world.wall(), by, reason, kill), durable=True)
 
     def allow(self, *, by: str = "") -> bool:
@@ -216,8 +220,6 @@ class Steering:
         Args:
             by: who, for the record.
         """
-        from outlast.control import Allow
-
         return self._store.write(Allow(self._store.world.wall(), by), durable=True)
 
     def stopped(self) -> StopView | None:
@@ -227,24 +229,20 @@ class Steering:
     def executed(self) -> list[tuple[str, str]]:
         """Ids of the unfinished runs that a process has, the oldest first, each with the process,
         such as `process 11 on vm`."""
-        rows = [read_run(self._store, str(row[0])) for row in self._store.read("list_executed")]
+        rows = [self._readable(str(row[0])) for row in self._store.read("list_executed")]
         owners = [(row.run_id, run_owner(self._store, row)) for row in rows if row is not None]
         return [(run_id, owner) for run_id, owner in owners if owner is not None]
 
     # ---- how a kill is carried out
 
-    def _kills(self, reason: str, grace: float, by: str) -> "partial[Kill]":
-        from outlast.control import Kill
-
+    def _kills(self, reason: str, grace: float, by: str) -> partial[Kill]:
         _check_seconds(grace, "grace")
         world, own = self._store.world, self._opened.heart.claims
         return partial(
             Kill, at=world.wall(), world=world, own_claims=own, by=by, why=reason, grace=grace
         )
 
-    def _kill_several(self, kills: "Sequence[Kill]") -> Iterable[Killed]:
-        from outlast.control import KillSeveral
-
+    def _kill_several(self, kills: Sequence[Kill]) -> Iterable[Killed]:
         try:
             endings = self._store.write(KillSeveral(tuple(kills)), durable=True)
         except StoreError as problem:
@@ -253,7 +251,7 @@ class Steering:
             return [self._kill_if_readable(kill) for kill in kills]
         return [self._answer(ending) for ending in endings]
 
-    def _kill_if_readable(self, kill: "Kill") -> Killed:
+    def _kill_if_readable(self, kill: Kill) -> Killed:
         try:
             return self._answer(self._store.write(kill, durable=True))
         except StoreError as problem:
@@ -265,33 +263,36 @@ class Steering:
             word = cast(Status, status)
             return Killed(kill.run_id, "refused", word, None, problem=str(problem))
 
-    def _answer(self, ending: "Ending") -> Killed:
+    def _answer(self, ending: Ending) -> Killed:
         row = ending.row
-        if ending.orphaned:
+        if ending.orphaned and not ending.unread:
             self._end_orphans(row)
+        kill = kill_view(self._store, row) if row.status == "killed" else None
+        if kill is not None and ending.unread:  # it cannot be told who executes it
+            kill = replace(kill, stopped=False)
         return Killed(
             run_id=row.run_id,
             outcome="killed" if ending.done else "already",
             status=row.status,
-            kill=kill_view(self._store, row) if row.status == "killed" else None,
+            kill=kill,
             children=[self._answer(below) for below in ending.below],
+            problem=ending.damage or None,
         )
 
     def _again(self, killed: Killed) -> Killed:
         """An answer, as things are now."""
         if killed.outcome == "refused":
             return killed
-        row = read_run(self._store, killed.run_id)
-        assert row is not None
         children = [self._again(child) for child in killed.children]
+        row = self._readable(killed.run_id)
+        if row is None:
+            return replace(killed, children=children)
         kill = kill_view(self._store, row) if row.status == "killed" else None
         return replace(killed, status=row.status, kill=kill, children=children)
 
-    def _end_orphans(self, row: RunRow, before: "Ended | None" = None) -> None:
+    def _end_orphans(self, row: RunRow, before: Ended | None = None) -> None:
         """End what the steps of a run have started on this machine and an ended process has left;
         note that, with what was ended before."""
-        from outlast.control import NoteStopped
-        from outlast.processes import end_tagged
 
         world = self._store.world
         did = end_tagged(row.uid, ORPHANS, world)
@@ -332,12 +333,20 @@ class Steering:
     def _not_let_go(self, run_ids: Iterable[str]) -> list[RunRow]:
         ids = json.dumps([*run_ids])
         found = self._store.read("not_let_go", run_ids=ids)
-        rows = [read_run(self._store, str(row[0])) for row in found]
+        rows = [self._readable(str(row[0])) for row in found]
         return [row for row in rows if row is not None and row.owner is not None]
+
+    def _readable(self, run_id: str) -> RunRow | None:
+        """The row of a run; None if it was altered so that it cannot be read."""
+        try:
+            return read_run(self._store, run_id)
+        except StoreError as problem:
+            if problem.problem != "damaged":
+                raise
+            return None
 
     def _end_owners(self, rows: Sequence[RunRow]) -> None:
         """End the processes that have not let go of killed runs."""
-        from outlast.worker.ending import end_owner
 
         did: dict[tuple[str, str, str, int, int], Ended] = {}
         for row in rows:

@@ -7,7 +7,6 @@ import typer
 from rich.text import Text
 
 from outlast.api.client import Client
-from outlast.api.steering import GRACE
 from outlast.cli.commands_read import JsonOption, RunArgument, caller_of, client_of
 from outlast.cli.commands_undo import carry_out_undo
 from outlast.cli.executing import operator
@@ -15,6 +14,7 @@ from outlast.cli.jsonout import killed_json, run_json, stop_json
 from outlast.cli.output import err, out, printable, write_json
 from outlast.cli.render import killed_lines
 from outlast.cli.wording import Caller, pausing, stop_words
+from outlast.control import GRACE
 from outlast.errors import OutlastError, StoreError, UnknownRun, UsageError
 from outlast.records import Killed
 from outlast.worker.order import COMPLETED, FAILED, USAGE

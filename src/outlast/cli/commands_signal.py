@@ -16,8 +16,8 @@ from outlast.cli.commands_read import (
     missing_store,
 )
 from outlast.cli.executing import operator
-from outlast.cli.mail import question_lines
-from outlast.cli.output import out, printable, write_json
+from outlast.cli.mail import VALUE, place_of, question_lines
+from outlast.cli.output import out, printable, short, write_json
 from outlast.errors import UsageError
 from outlast.mail import Approval, QuestionView
 from outlast.world import World
@@ -78,19 +78,16 @@ def answer(
         raise UsageError("say one of --yes, --no and JSON")
     if note is not None and value is not None:
         raise UsageError("--note goes with --yes or --no")
-    given: object = Approval(yes, note or "")
-    if value is not None:
-        given = parse_json(value, "JSON")
+    given = Approval(yes, note or "") if value is None else parse_json(value, "JSON")
     with client_of(ctx) as client:
-        if value is None and note is None and _is_plain_yes_or_no(client.inbox(), question):
-            given = yes
         view = client.answer(question, given, by=operator())
-    words = f"answered question {view.question} of run {view.run_id}: {view.prompt}"
-    out().lines([Text(printable(words))])
+    said = ("yes" if yes else "no") if value is None else short(value, VALUE)
+    remark = f" ({note})" if note else ""
+    words = f"answered {said}{remark} to: {view.prompt}"
+    out().lines(
+        [
+            Text(printable(words)),
+            Text(printable(f"  question {view.question}, {place_of(view)}"), style="dim"),
+        ]
+    )
     return 0
-
-
-def _is_plain_yes_or_no(views: list[QuestionView], named: str) -> bool:
-    """Whether the question that is meant expects true or false, and nothing more."""
-    meant = [view for view in views if named in (view.question, view.run_id)]
-    return len(meant) == 1 and meant[0].schema == {"type": "boolean"}

@@ -17,15 +17,23 @@ VALUE = 200
 def question_lines(view: QuestionView, caller: Caller, now: float) -> Iterator[Text]:
     """A question: what is asked, by whom, until when, and the commands that answer it."""
     yield Text.assemble((printable(view.question), "bold"), "  ", printable(view.prompt))
-    if view.details:
+    step = view.key.rpartition("#")[0]
+    worded = view.what == "approval" and not view.prompt.startswith(f"{step}(")
+    if view.details and not worded and view.prompt != f"{step}({view.details})":
         yield Text(f"  {printable(view.details)}")
-    what = "approval of" if view.what == "approval" else "asked at"
+    # Where the code has words for a call, its arguments only say which one is meant.
+    call = f" with {short(view.details, VALUE)}" if worded and view.details else ""
     until = "" if view.due_at is None else f", until {clock(view.due_at)}"
-    place = f"run {view.run_id} ({view.workflow}), {what} {view.key}"
     ago = duration(now - view.asked_at)
-    yield Text(printable(f"  {place}, {ago} ago{until}"), style="dim")
+    yield Text(printable(f"  {place_of(view)}{call}, {ago} ago{until}"), style="dim")
     for words in _answers(view):
         yield Text("  " + caller.command("answer", view.question, *words), style="bold")
+
+
+def place_of(view: QuestionView) -> str:
+    """Where a question is asked."""
+    what = "approval of" if view.what == "approval" else "asked at"
+    return f"run {view.run_id} ({view.workflow}), {what} {view.key}"
 
 
 def _answers(view: QuestionView) -> list[tuple[str, ...]]:

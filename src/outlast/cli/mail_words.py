@@ -22,7 +22,8 @@ def of_mail(
             if what == "signal":
                 return f"waits for signal {name}{until}"
             verb = "asks" if what == "question" else "asks for leave"
-            details = f" ({short(event.preview, VALUE)})" if event.preview else ""
+            is_said = event.prompt.endswith(f"({event.preview})")
+            details = f" ({short(event.preview, VALUE)})" if event.preview and not is_said else ""
             return f"{verb}, question {name}: {event.prompt}{details}{until}"
         case events.SignalSent(name, value, by):
             return f"signal {name} sent{_by(by)}: {_value(bytes(value))}"

@@ -315,6 +315,10 @@ def killed_lines(killed: Killed, caller: Caller) -> Iterator[Text]:
         nothing = ["nothing of it was being executed"] if kill.stopped else []
         for line in stopping(kill, killed.run_id, caller) or nothing:
             yield Text(f"  {line}")
+        if killed.problem is not None:
+            yield Text(f"  its record is damaged: {printable(killed.problem)}", style="red")
+        if not kill.stopped and kill.owner is None and not kill.survivors:
+            yield Text("  whether something of it is still executed cannot be told")
     for child in killed.children:
         yield from killed_lines(child, caller)
 

@@ -6,8 +6,8 @@ from outlast.codec.digest import digest
 from outlast.codec.encode import check_size, encode
 from outlast.codec.exceptions import encode_error, rebuild_error
 from outlast.codec.packing import LARGE, pack, unpack
-from outlast.codec.plain import from_plain, plain
-from outlast.codec.preview import preview
+from outlast.codec.plain import from_plain, no_form, plain
+from outlast.codec.preview import in_full, preview
 from outlast.codec.schema import find_type, json_schema, mismatch, type_name
 from outlast.codec.walk import MAX_BYTES
 
@@ -22,8 +22,10 @@ __all__ = [
     "encode_error",
     "find_type",
     "from_plain",
+    "in_full",
     "json_schema",
     "mismatch",
+    "no_form",
     "pack",
     "plain",
     "preview",

@@ -138,6 +138,21 @@ def from_plain(data: bytes | msgspec.Raw, annotation: object) -> object:
         raise UsageError(f"the JSON does not fit: {error}{expected}") from error
 
 
+def no_form(annotation: object) -> str:
+    """Why no JSON can ever be read as an annotation, in words; empty if some can, as far as this
+    can be told without any."""
+    if annotation in (inspect.Signature.empty, Any, object):
+        return ""
+    try:
+        if is_modelled(annotation):
+            sys.modules["pydantic"].TypeAdapter(annotation)
+        else:
+            msgspec.json.Decoder(cast(Any, annotation), dec_hook=_from_text)
+    except Exception as problem:  # classes of the user's may raise anything
+        return str(problem)
+    return ""
+
+
 def is_modelled(annotation: object) -> bool:
     """Whether a pydantic model is among what an annotation mentions."""
     pydantic = sys.modules.get("pydantic")

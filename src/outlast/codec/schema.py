@@ -38,9 +38,17 @@ def mismatch(data: bytes, schema: bytes) -> str:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
-    error = best_match(
-        Draft202012Validator(msgspec.json.decode(schema)).iter_errors(msgspec.json.decode(data))
-    )
+    validator = Draft202012Validator(msgspec.json.decode(schema))
+    try:
+        error = best_match(validator.iter_errors(msgspec.json.decode(data)))
+    except RecursionError:
+        return "it is nested too deeply to be checked"
     if error is None:
         return ""
-    return f"{error.message} (at {error.json_path})" if error.path else str(error.message)
+    # The message may quote a value of megabytes, and where it is should be seen all the same.
+    message = f"{error.message[:MESSAGE]}…" if len(error.message) > MESSAGE else error.message
+    return f"{message} (at {error.json_path})" if error.path else message
+
+
+MESSAGE = 300
+"""Most characters of what is said about one value."""

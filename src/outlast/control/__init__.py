@@ -2,13 +2,13 @@
 
 from outlast.control.emergency import Allow, StopAll
 from outlast.control.handing_back import HandBack
-from outlast.control.kill import Ending, Kill, KillSeveral, NoteStopped, Revive
+from outlast.control.kill import GRACE, Ending, Kill, KillSeveral, NoteStopped, Revive
 from outlast.control.pause import Pause, Paused, Resume
-from outlast.control.rows import live_children
 from outlast.control.settle import Settle
 from outlast.control.undo import BeginUndo, CheckUndone, UndoChild
 
 __all__ = [
+    "GRACE",
     "Allow",
     "BeginUndo",
     "CheckUndone",
@@ -24,5 +24,4 @@ __all__ = [
     "Settle",
     "StopAll",
     "UndoChild",
-    "live_children",
 ]

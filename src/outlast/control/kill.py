@@ -7,14 +7,14 @@ an attempt nor record anything as done from then on, whether it hears of the kil
 from collections.abc import Set
 from typing import Literal, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from outlast.control.rows import live_children, row_of
+from outlast.control.rows import row_of, row_or_rest
 from outlast.emergency import announce
 from outlast.errors import UsageError
-from outlast.events import RunKilled, RunRevived, RunStopped, RunUndone
-from outlast.journal import Becomes, Entry, Lease, extend, put_owner, put_status
-from outlast.leases import is_abandoned
+from outlast.events import RunKilled, RunRevived, RunStopped, RunUndone, escape_surrogates
+from outlast.journal import Becomes, Entry, Lease, extend, put_owner, put_status, tail_of
+from outlast.leases import is_abandoned, live_below
 from outlast.records import FINAL, RunRow, Status
 from outlast.store.base import Tx
 from outlast.world import World
@@ -32,12 +32,16 @@ class Ending(Struct, frozen=True):
         was: its status before. If that was final, the kill has changed nothing.
         below: the same for its children, and theirs.
         orphaned: the process that executed it had died, so what its steps have started may be left.
+        damage: what is wrong with its record, in words; `unread`: also with what its row says of
+            its owner, so that nobody can tell who executes it.
     """
 
     row: RunRow
     was: Status
     below: tuple["Ending", ...] = ()
     orphaned: bool = False
+    damage: str = ""
+    unread: bool = False
 
     @property
     def done(self) -> bool:
@@ -47,7 +51,7 @@ class Ending(Struct, frozen=True):
     @property
     def all(self) -> "tuple[Ending, ...]":
         """This one and all those below."""
-        return (self, *(one for child in self.below for one in child.all))
+        return (self, *self.below)
 
 
 class Kill(Struct, frozen=True):
@@ -69,41 +73,57 @@ class Kill(Struct, frozen=True):
     parent: str = ""
 
     def apply(self, tx: Tx) -> Ending:
-        """Kill it, unless it has ended.
+        """Kill it, unless it has ended. Also if its record is damaged: nothing of it is to open,
+        whatever was done to its journal and its row, and the damage stays to be seen.
 
         Raises:
             UnknownRun: there is no such run.
+            StoreError: nothing of its row can be read.
         """
-        row = row_of(tx, self.run_id)
-        if row.status in FINAL:
-            return Ending(row, row.status, self._below(tx))
-        epoch = row.epoch + 1
-        event = RunKilled(self.by, self.why, self.grace, self.parent)
-        extend(tx, row.run_id, epoch, self.at, [Entry(event)])
-        put_status(tx, row.run_id, Becomes("killed", detail=self.why or None))
-        # The owner stays in the row until nothing of the run is executed there any more.
-        gone = row.owner is None or self._is_gone(row)
-        lease = Lease(row.lease_wall or 0.0, row.lease_boot or 0.0)
-        put_owner(tx, row.run_id, epoch, None if gone else row.owner, None if gone else lease)
-        tx.memo.pop(row.run_id, None)
-        announce(tx, row.run_id)
-        orphaned = gone and row.owner is not None
-        return Ending(row_of(tx, self.run_id), row.status, self._below(tx), orphaned)
+        top = self._end(tx)
+        parent = self.parent or self.run_id
+        below = live_below(tx, self.run_id)
+        endings = (structs.replace(self, run_id=one, parent=parent)._end(tx) for one in below)
+        return structs.replace(top, below=tuple(endings))
 
-    def _below(self, tx: Tx) -> tuple[Ending, ...]:
-        return tuple(
-            Kill(
-                child,
-                self.at,
-                self.world,
-                self.own_claims,
-                self.by,
-                self.why,
-                self.grace,
-                self.parent or self.run_id,
-            ).apply(tx)
-            for child in live_children(tx, self.run_id)
-        )
+    def _end(self, tx: Tx) -> Ending:
+        tail = tail_of(tx, self.run_id)
+        if tail is None:
+            row_of(tx, self.run_id)
+            raise AssertionError("a run that is not there has a row")
+        event = RunKilled(self.by, self.why, self.grace, self.parent)
+        if not tail.seq:  # all of its journal is gone, and no row is read without one
+            extend(tx, self.run_id, tail.epoch + 1, self.at, [Entry(event)])
+        row, unread = row_or_rest(tx, self.run_id)
+        if row.status in FINAL:
+            return Ending(row, row.status)
+        epoch = row.epoch + 1
+        if tail.seq:
+            extend(tx, row.run_id, epoch, self.at, [Entry(event)])
+        damage = unread or self._broken_seal(tx)
+        if damage:
+            detail = None if not self.why else escape_surrogates(self.why)
+            tx.run("kill_damaged", run_id=row.run_id, detail=detail, epoch=epoch)
+        else:
+            put_status(tx, row.run_id, Becomes("killed", detail=self.why or None))
+        gone = row.owner is None or self._is_gone(row)
+        if not unread:  # the owner stays in the row until nothing of the run is executed there
+            lease = Lease(row.lease_wall or 0.0, row.lease_boot or 0.0)
+            put_owner(tx, row.run_id, epoch, None if gone else row.owner, None if gone else lease)
+        tx.memo.pop(row.run_id, None)
+        announce(tx, row.run_id, self.at, above=not self.parent)
+        orphaned = gone and row.owner is not None
+        now, _ = row_or_rest(tx, self.run_id)
+        return Ending(now, row.status, (), orphaned, damage, bool(unread))
+
+    def _broken_seal(self, tx: Tx) -> str:
+        """What is wrong with the end of the journal, in words."""
+        for (seq,) in tx.run("find_broken_seal", run_id=self.run_id):
+            return (
+                f"the journal of run {self.run_id} was cut off or changed: event {seq!r}, which "
+                f"the run's row names, is not in it; see: outlast verify {self.run_id}"
+            )
+        return ""
 
     def _is_gone(self, row: RunRow) -> bool:
         """Whether the owner's process has certainly ended: a lease that is over does not say so."""
@@ -176,6 +196,18 @@ class Revive(Struct, frozen=True):
             UnknownRun: there is no such run.
             UsageError: it was not killed, or something of it is still executed.
         """
+        self._take_back(tx)
+        top = self.parent or self.run_id
+        revived = [self.run_id]
+        while revived:
+            rows = tx.run("children_of", parent=revived.pop())
+            for child, status in cast(list[tuple[str, Status]], rows):
+                if status == "killed" and _killed_with(tx, child, top):
+                    structs.replace(self, run_id=child, parent=top)._take_back(tx)
+                    revived.append(child)
+        return row_of(tx, self.run_id)
+
+    def _take_back(self, tx: Tx) -> None:
         row = row_of(tx, self.run_id)
         if row.status != "killed":
             raise UsageError(f"run {row.run_id} is {row.status}; only a killed run is revived")
@@ -193,14 +225,7 @@ class Revive(Struct, frozen=True):
         extend(tx, row.run_id, row.epoch, self.at, [Entry(event)])
         put_status(tx, row.run_id, Becomes("queued", "revived"))
         put_owner(tx, row.run_id, row.epoch, None, None)
-        announce(tx, row.run_id)
-        top = self.parent or self.run_id
-        for child, status in cast(
-            list[tuple[str, Status]], tx.run("children_of", parent=self.run_id)
-        ):
-            if status == "killed" and _killed_with(tx, child, top):
-                Revive(child, self.at, self.world, self.by, top).apply(tx)
-        return row_of(tx, self.run_id)
+        announce(tx, row.run_id, self.at, above=not self.parent)
 
 
 def _has_let_go(row: RunRow, world: World) -> bool:

@@ -2,12 +2,12 @@
 
 from msgspec import Struct
 
-from outlast.control.rows import live_children, row_of
+from outlast.control.rows import row_of
 from outlast.emergency import announce
 from outlast.errors import UsageError
-from outlast.events import RunHeld, RunResumed
+from outlast.events import RunHeld
 from outlast.journal import Becomes, Entry, extend, put_status
-from outlast.leases import lift_holds_below
+from outlast.leases import lift_hold, lift_holds_below, live_below
 from outlast.records import FINAL, RunRow, Status
 from outlast.store.base import Tx
 from outlast.world import World
@@ -39,16 +39,20 @@ class Pause(Struct, frozen=True):
         row = row_of(tx, self.run_id)
         if row.status in FINAL:
             raise UsageError(f"run {row.run_id} is {row.status}; there is nothing left to pause")
-        if row.status != "held":
-            who = f"paused by {self.by}" if self.by else "paused"
-            detail = f"{who}: {self.why}" if self.why else who
-            event = RunHeld("paused", detail, f"Go on with: outlast resume {row.run_id}")
-            extend(tx, row.run_id, row.epoch, self.at, [Entry(event)])
-            put_status(tx, row.run_id, Becomes("held", "paused", detail))
-            announce(tx, row.run_id)
-        for child in live_children(tx, row.run_id):
-            Pause(child, self.at, self.by, self.why).apply(tx)
+        self._hold(tx, row)
+        for child in live_below(tx, row.run_id):
+            self._hold(tx, row_of(tx, child), above=False)
         return Paused(row_of(tx, self.run_id), row.status)
+
+    def _hold(self, tx: Tx, row: RunRow, *, above: bool = True) -> None:
+        if row.status == "held":
+            return
+        who = f"paused by {self.by}" if self.by else "paused"
+        detail = f"{who}: {self.why}" if self.why else who
+        event = RunHeld("paused", detail, f"Go on with: outlast resume {row.run_id}")
+        extend(tx, row.run_id, row.epoch, self.at, [Entry(event)])
+        put_status(tx, row.run_id, Becomes("held", "paused", detail))
+        announce(tx, row.run_id, self.at, above=above)
 
 
 class Resume(Struct, frozen=True):
@@ -72,15 +76,7 @@ class Resume(Struct, frozen=True):
             hint = f"; take the kill back with: outlast resume {row.run_id} --revive"
             raise UsageError(f"run {row.run_id} is {row.status}" + (hint if killed else ""))
         if row.status == "held":
-            extend(tx, row.run_id, row.epoch, self.at, [Entry(RunResumed(self.by))])
-            # Who still lets a step of a paused run come to its end may not have heard of the pause.
-            held_here = (
-                row.reason == "paused"
-                and row.owner is not None
-                and self.world.liveness(row.owner) != "dead"
-            )
-            resumed = Becomes("running") if held_here else Becomes("queued", "resumed")
-            put_status(tx, row.run_id, resumed)
-        lift_holds_below(tx, row.run_id, self.at, self.by)
-        announce(tx, row.run_id)
+            lift_hold(tx, row, self.at, self.world, self.by)
+        lift_holds_below(tx, row.run_id, self.at, self.world, self.by)
+        announce(tx, row.run_id, self.at)
         return row_of(tx, self.run_id)

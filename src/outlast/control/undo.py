@@ -127,7 +127,7 @@ def _begin(tx: Tx, row: RunRow, at: float, to: str, by: str) -> None:
         put_owner(tx, row.run_id, epoch, None, None)
     extend(tx, row.run_id, epoch, at, [Entry(RunUndoing(to, after, by))])
     put_status(tx, row.run_id, Becomes("queued", "undoing"))
-    announce(tx)
+    announce(tx, row.run_id, at)
 
 
 def _is_wanted(tx: Tx, row: RunRow) -> bool:

@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Callable, Generator
 
+import msgspec
 from msgspec import Raw, Struct
 
 from outlast import codec
@@ -148,11 +149,15 @@ def _until_ended(run: Run, past: Past, wait: WaitOpened, expects: object) -> Flo
     """Sleep until something has come that fits, or the time is over, and record it."""
     key = past.key
     due = math.inf if wait.due is None else min(wait.due, run.world.wall() + past.longest)
+    changed = False
     if key not in run.wants:  # a wait from an earlier life of the run
         _stand(run, key, wait)
         yield Write((), "record", durable=False)
+        changed = bytes(_schema(expects)) != bytes(wait.schema)
     ended: WaitEnded | None = None
     while ended is None:
+        if changed and _look(run, key, wait) is None:
+            wait, changed = (yield from _open_anew(run, past, wait, expects)), False
         seen = _Seen(run, key, wait)
         yield Sleep(due, seen, news=True)
         mail = _look(run, key, wait)
@@ -165,6 +170,22 @@ def _until_ended(run: Run, past: Past, wait: WaitOpened, expects: object) -> Flo
     run.dues.pop(key, None)
     run.wants.pop(key, None)
     return None
+
+
+def _open_anew(
+    run: Run, past: Past, wait: WaitOpened, expects: object
+) -> Generator[Request, Reply, WaitOpened]:
+    """The code expects something else by now than it did in an earlier life of the run. Senders are
+    told so from now on; it is the same wait."""
+    schema, place = _schema(expects), codec.type_name(expects)
+    again = msgspec.structs.replace(wait, schema=schema, type=place)
+    row = Open(run.run_id, past.key, again, run.world.wall())
+    try:
+        yield Write((Entry(again, past.key),), "record", durable=False, along=(row,))
+    except Missed:
+        return wait  # it was answered at this very moment
+    past.wait = again
+    return again
 
 
 class _Seen:
@@ -218,7 +239,7 @@ def _end(
         ended = WaitEnded(how, Raw(data), mail.seq, mail.by, note)  # type: ignore[arg-type]
     taken = Take(run.run_id, key, wait, ended.how, ended.source)
     events = [Entry(ended, key)]
-    failed = _denied(key, ended) if ended.how == "denied" else None
+    failed = _denied(key, wait, ended) if ended.how == "denied" else None
     if failed is not None:
         events.append(Entry(failed, key))
     learns = what != "approval" or failed is not None  # of the workflow; else the step goes on
@@ -278,7 +299,7 @@ def leave(run: Run, call: Call, past: Past) -> Flow:
             schema=_schema(Approval),
             type=codec.type_name(Approval),
             digest=call.digest,
-            preview=call.preview(),
+            preview=codec.in_full(call.recorded, call.spec.secret),
             site="" if call.site is None else call.site.short,
         )
         yield from _open(run, past, opened)
@@ -301,8 +322,8 @@ def _prompt(call: Call, past: Past) -> str | None:
     return said if isinstance(said, str) else f"{call.spec.name}({call.preview()})"
 
 
-def _denied(key: str, ended: WaitEnded) -> StepFailed:
-    error = codec.encode_error(Denied(key, ended.by, ended.note), "denied")
+def _denied(key: str, wait: WaitOpened, ended: WaitEnded) -> StepFailed:
+    error = codec.encode_error(Denied(key, ended.by, ended.note, wait.prompt), "denied")
     return StepFailed(attempt=0, error=error, final=True)
 
 

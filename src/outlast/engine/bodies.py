@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import Raw
 
 from outlast import codec, events
-from outlast.engine.ended import Ended, Raised, Returned, TimedOut, as_failure
+from outlast.engine.ended import Ended, Exiting, Raised, Returned, TimedOut, as_failure
 from outlast.engine.holds import stuck
 from outlast.engine.interrupts import call
 from outlast.engine.requests import Body
@@ -32,10 +32,13 @@ T = TypeVar("T")
 async def call_body(request: Body) -> object:
     """Call an asynchronous body, or a plain one of an asynchronous workflow."""
     try:
-        result = call(request)
-    finally:
-        request.attempt.run.body_ended(request.attempt.key)
-    return await result if inspect.isawaitable(result) else result
+        try:
+            result = call(request)
+        finally:
+            request.attempt.run.body_ended(request.attempt.key)
+        return await result if inspect.isawaitable(result) else result
+    except SystemExit as leaving:
+        raise Exiting(leaving) from None
 
 
 def cancelled_from_within() -> Raised:

@@ -8,13 +8,14 @@ it waits?  wait as long        it is held?  the parent is held with it
 import hashlib
 import math
 from collections.abc import Coroutine, Generator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import cast
 
 from msgspec import Struct, structs
 
 from outlast import codec
-from outlast.control import Kill, live_children
+from outlast.control import Kill
 from outlast.engine import guards
 from outlast.engine.drive import drive_async, drive_sync
 from outlast.engine.flow import wait_until
@@ -39,16 +40,17 @@ from outlast.engine.scope import Scope
 from outlast.engine.sites import call_site, warn_at
 from outlast.engine.spec import WorkflowSpec, return_hint
 from outlast.engine.stopping import abandon, cancelled_again, check_next, hold
-from outlast.errors import ChildFailed, ChildKilled, Unreadable, UsageError
+from outlast.errors import ChildFailed, ChildKilled, StopRun, Unreadable, UsageError
 from outlast.events import ABSENT, ChildEnded, ChildStarted, ErrorRecord
 from outlast.journal import Along, Entry, to_run
+from outlast.leases import live_below
 from outlast.records import FINAL, Status
 from outlast.store.base import Tx
 
 MAX_RUN_ID = 200
 """Characters that a run id may have."""
 
-BY, ENDED = "outlast", "its parent has ended"
+BY, ENDED, CANCELLED = "outlast", "its parent has ended", "its parent cancelled it"
 """Who ends a child whose parent does not want it any more, for the record, and why."""
 
 
@@ -176,8 +178,7 @@ def begin_child(run: Run, call: ChildCall) -> Generator[Request, Reply, Past]:
 
 
 def _abandon(run: Run, call: ChildCall, past: Past) -> Flow:
-    why = "its parent cancelled it"
-    yield from abandon(run, call.key, past, _end(run, past.child, why))
+    yield from abandon(run, call.key, past, _end(run, past.child, CANCELLED))
     return None
 
 
@@ -302,7 +303,7 @@ class _KillAll(Struct, frozen=True):
 
     def apply(self, tx: Tx) -> None:
         """See `journal.Along.apply`."""
-        for child in live_children(tx, self.kill.run_id):
+        for child in live_below(tx, self.kill.run_id):
             structs.replace(self.kill, run_id=child).apply(tx)
 
 
@@ -314,12 +315,15 @@ def _end(run: Run, child: str, why: str) -> guards.Bill:
 
 def end_children(run: Run) -> Flow:
     """When its workflow has ended, a run lets its children come to their end, for the grace period.
-    Then they are let go of."""
+    Then they are let go of. Those that do not go are killed, which interrupts their bodies."""
     if run.stop is None and (run.kin or run.kin.strands):
         run.ends()
         yield Drain(run.settings.grace)
         run.kin.dismiss(ENDED, run.kin.keys())
         yield Drain(2 * run.settings.grace)
+        if run.kin:
+            with suppress(StopRun):  # the run's own flag says so
+                yield Write((), "record", durable=False, along=(_end_all(run),))
     return None
 
 
@@ -327,6 +331,11 @@ def ended_with(run: Run, status: Status) -> tuple[Along, ...]:
     """What is written with the end of a run: the children that it leaves behind end too."""
     if status not in FINAL or not (run.history.children or run.history.replaced):
         return ()
+    return (_end_all(run),)
+
+
+def _end_all(run: Run) -> _KillAll:
     world = run.world
-    kill = Kill(run.run_id, world.wall(), world, by=BY, why=ENDED, grace=run.settings.grace)
-    return (_KillAll(kill),)
+    return _KillAll(
+        Kill(run.run_id, world.wall(), world, by=BY, why=ENDED, grace=run.settings.grace)
+    )

@@ -14,7 +14,7 @@ from outlast.engine.bodies import (
     late_result,
 )
 from outlast.engine.emitting import news_of
-from outlast.engine.ended import Ended, Raised, Returned, as_failure
+from outlast.engine.ended import Ended, Exiting, Raised, Returned, as_failure, unwrapped
 from outlast.engine.interrupts import call
 from outlast.engine.loading import load
 from outlast.engine.order import Sequencer
@@ -103,7 +103,9 @@ async def drive_async(flow: Generator[Request, Reply, T], run: Run) -> T:
         except asyncio.CancelledError as cancel:
             error, cancelled = Cancelled(), cancel
         except BaseException as leaving:
-            _cut_off(request, run, leaving)
+            _cut_off(request, run, unwrapped(leaving))
+            if isinstance(leaving, SystemExit):  # of a child
+                raise Exiting(leaving) from None
             raise
 
 
@@ -124,7 +126,10 @@ def _cut_off(request: Request, run: Run, leaving: BaseException) -> None:
     """KeyboardInterrupt, SystemExit and their like leave the run, which must stop even if workflow
     code swallows them on their way."""
     if isinstance(request, Body):
-        run.cut_off(request.attempt, type(leaving).__name__)
+        # Nobody has asked for it, so it is as if the process had died of it: it counts, or a worker
+        # would try the step again for ever.
+        crash = run.stop is None and not isinstance(leaving, KeyboardInterrupt | GeneratorExit)
+        run.cut_off(request.attempt, type(leaving).__name__, crash=crash)
     elif isinstance(request, Child | Advance):
         run.request_stop(Release(type(leaving).__name__))
 
@@ -145,7 +150,7 @@ def _perform_sync(request: Request, run: Run) -> Reply:
             news_of(run)
             return order
         case Recall():
-            return load(run.store, run.run_id)
+            return load(run.store, request.run_id or run.run_id)
         case Pack():
             return codec.pack(request.data)
         case Body():
@@ -203,7 +208,7 @@ async def _perform_async(request: Request, run: Run) -> Reply:
             finally:
                 run.arriving -= 1
         case Recall():
-            return await asyncio.to_thread(load, run.store, run.run_id)
+            return await asyncio.to_thread(load, run.store, request.run_id or run.run_id)
         case Pack():
             return await asyncio.to_thread(codec.pack, request.data)
         case Body():

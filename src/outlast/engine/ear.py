@@ -4,6 +4,7 @@ Commands are written to the store by whichever process. A thread looks at one ro
 times a second; only if that has changed, it looks at the runs.
 """
 
+import logging
 import threading
 
 import msgspec
@@ -17,6 +18,8 @@ from outlast.store.writer import Store
 
 INTERVAL = 0.1
 """Seconds between two looks."""
+
+_log = logging.getLogger("outlast")
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -77,15 +80,23 @@ class Ear:
         rows = self._store.read("read_standings", run_ids=ids)
         standings = {run_id: (status, epoch) for run_id, status, epoch in rows}
         for run in runs:
-            status, epoch = standings.get(run.run_id, (None, None))
-            if status == "killed":
-                run.request_stop(KILLED)
-                ending = begin_ending(run)
-                if run.keeps_owner:
-                    ending.left()
-            elif status == "held" and epoch == run.epoch and not run.ended:
-                run.request_stop(PAUSED)
-            elif stop is not None:
-                run.request_stop(EMERGENCY)
-            else:
-                run.hear()
+            try:
+                _tell_one(run, *standings.get(run.run_id, (None, None)), stop)
+            except Exception:  # of whoever listens to this run; the others are to hear all the same
+                _log.exception("run %s could not be told what was decided about it", run.run_id)
+
+
+def _tell_one(run: Run, status: object, epoch: object, stop: StopView | None) -> None:
+    if status == "killed":
+        try:
+            run.request_stop(KILLED)
+        finally:
+            ending = begin_ending(run)
+        if run.keeps_owner:
+            ending.left()
+    elif status == "held" and epoch == run.epoch and not run.ended:
+        run.request_stop(PAUSED)
+    elif stop is not None:
+        run.request_stop(EMERGENCY)
+    else:
+        run.hear()

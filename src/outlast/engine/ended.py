@@ -27,6 +27,24 @@ class Stopped(Struct, frozen=True):
     """The workflow unwound without a result, since its run must stop."""
 
 
+class Exiting(BaseException):
+    """A SystemExit of the user's code, on its way up to whoever executes the run. In its own form
+    it would break the event loop off wherever it leaves a task, and with it all other runs there.
+
+    Attributes:
+        exit: what was raised.
+    """
+
+    def __init__(self, exit: SystemExit) -> None:
+        super().__init__(exit)
+        self.exit = exit
+
+
+def unwrapped(leaving: BaseException) -> BaseException:
+    """What has left a body or a workflow, as it was raised there."""
+    return leaving.exit if isinstance(leaving, Exiting) else leaving
+
+
 Ended = Returned | Raised | TimedOut
 """The end of a step's body."""
 

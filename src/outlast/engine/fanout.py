@@ -23,7 +23,7 @@ from outlast import codec
 from outlast.engine.bodies import leave_behind
 from outlast.engine.ended import Raised, Returned
 from outlast.engine.history import Past, key_of, position_of
-from outlast.engine.holds import Asked, lost_item, misfit
+from outlast.engine.holds import Asked, item_gone, lost_item, misfit
 from outlast.engine.order import PASSES
 from outlast.engine.requests import Advance, Cancelled, Flow, Unwind, Write
 from outlast.engine.run import Run
@@ -109,6 +109,8 @@ def run_map(run: Run, call: MapCall) -> Flow:
         yield from hold(run, misfit(run, past, asked))
     elif past.raised and past.raised not in call.keys:
         yield from hold(run, lost_item(run, past, asked))
+    elif (lost := _lost(run, call)) is not None:
+        yield from hold(run, item_gone(run, lost, asked))
     if past.kind is None:
         run.check_opening()
         where = "" if call.site is None else call.site.short
@@ -131,6 +133,15 @@ def run_map(run: Run, call: MapCall) -> Flow:
     if isinstance(error, Exception):
         raise error
     return (yield from hold(run, lost_item(run, past, asked)))
+
+
+def _lost(run: Run, call: MapCall) -> Past | None:
+    """Something that is recorded of an item that is not in the list any more."""
+    prefix = f"{call.position}."
+    left = run.history.left_below(prefix)
+    known = set(call.keys) if left else ()
+    names = (position_of(past.key)[len(prefix) :].partition(".")[0] for past in left)
+    return next((past for past, name in zip(left, names, strict=True) if name not in known), None)
 
 
 def _to_its_end(fan: "Fan", call: MapCall, past: Past) -> Flow:

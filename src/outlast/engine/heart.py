@@ -7,6 +7,7 @@ from functools import partial
 from msgspec import Struct
 
 from outlast.engine.ear import Ear
+from outlast.engine.ending import begin_ending
 from outlast.engine.run import KILLED, Run
 from outlast.engine.stop import Broken, Lost
 from outlast.errors import LostRun, StoreError
@@ -95,7 +96,8 @@ class Heart:
         with self._changed:
             del self._runs[run]
         try:
-            self._store.write_now(LetGo(run.run_id, run.epoch))
+            if self._store.write_now(LetGo(run.run_id, run.epoch)):
+                begin_ending(run).left()
         except StoreError as problem:
             self._problem = problem  # the lease runs out by itself
         self._kept_claims.discard(owner.nonce)
@@ -131,7 +133,7 @@ class Heart:
         ids = tuple((run.run_id, run.epoch) for run in runs)
         item = Renew(ids, lease_from(self._store.world, lease))
 
-        def done(lost: frozenset[tuple[str, int]] | Exception) -> None:
+        def done(lost: dict[tuple[str, int], bool] | Exception) -> None:
             if isinstance(lost, Exception):
                 self._problem = lost  # a later beat may still save the lease
                 return
@@ -141,7 +143,10 @@ class Heart:
                     if (kept := self._runs.get(run)) is not None:
                         kept.end = item.lease.boot
             for run in runs:
-                if (run.run_id, run.epoch) in lost and run.stop != KILLED:
+                killed = lost.get((run.run_id, run.epoch))
+                if killed:  # which the ear is about to hear
+                    run.request_stop(KILLED)
+                elif killed is not None and run.stop != KILLED:
                     message = f"run {run.run_id} was taken over by another process"
                     run.request_stop(Lost(LostRun(run.run_id, message)))
 
@@ -158,7 +163,7 @@ class Heart:
 
 
 class _Claiming:
-    """See `Heart.claiming`. With `_Keeping`, a class for the same reason as `run._Watch`."""
+    """See `Heart.claiming`. With `_Keeping`, a class for the same reason as `watchers.Watch`."""
 
     __slots__ = ("_heart", "_identity")
 

@@ -31,6 +31,9 @@ from outlast.records import Source, StoredEvent
 
 _TURN = re.compile(r"\.t\d+\.")
 
+PREVIEW = 200
+"""Most characters by which a question is named in other texts."""
+
 
 @dataclass(slots=True)
 class History:
@@ -98,6 +101,11 @@ class History:
                     self._asked_for(position, left)
         return bool(self._left.get(prefix))
 
+    def left_below(self, prefix: str) -> list[Past]:
+        """The recorded calls that `replaying` is about, in the order of their positions."""
+        left = self._left.get(prefix, ()) if self.replaying(prefix) and self._left else ()
+        return [self.calls[position] for position in sorted(left)]
+
     def begins(self, prefix: str) -> None:
         """The code creates the task whose calls have this prefix."""
         if self._asked < len(self.calls):
@@ -113,9 +121,18 @@ class History:
         can reach only behind it, and has not asked for. The code that was recorded came by this
         position without it: it stands further down in the same task, or in a task that this one
         has not created yet."""
-        if self._asked >= len(self.calls) or position in self.unfinished:
+        if not self.calls or position in self.unfinished:
             return None
-        frames = list(_frames(position))
+        *_, (scope, _) = _frames(position)
+        around = self.calls.get(scope[:-1].rpartition(".")[0])
+        if around is not None and around.all_done:
+            return around  # a fan-out whose results the workflow has, and this is a new item
+        if self._asked >= len(self.calls):
+            return None
+        # Nearly always none: in a long fan-out most of what is made anew has a scope of its own.
+        frames = [frame for frame in _frames(position) if self.replaying(frame[0])]
+        if not frames:
+            return None
         for at, past in self.calls.items():
             if past.consumed:
                 continue
@@ -225,6 +242,15 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
     past = calls.get(position)
     if past is None:
         past = calls[position] = Past(key=key, name=name_of(key))
+    if event.kind.startswith("step."):
+        _add_to_step(history, past, seq, at, event)
+    else:
+        _add_to_other(history, past, seq, at, event)
+
+
+def _add_to_step(history: History, past: Past, seq: int, at: float, event: Event) -> None:
+    """What an event says of the call of a step."""
+    position = position_of(past.key)
     match event:
         case events.StepStarted():
             past.kind = "step"
@@ -232,8 +258,11 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
             past.digest, past.attempts, past.open = event.digest, event.attempt, True
             past.effect, past.alias, past.variant = event.effect, event.alias, event.variant
             past.began, past.opened, past.named = min(past.began, at), at, True
-            history.spare.stands(key, event)
+            history.spare.stands(past.key, event)
             past.doubt = past.error = past.settled = None
+        case events.StepCompleted():
+            _close(past, event, seq)
+            history.claims_without_progress = 0
         case events.StepRefused():
             past.kind, past.effect = "step", event.effect
             past.preview, past.site = event.preview, event.site
@@ -242,38 +271,6 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
             past.longest = math.inf if event.retry_at is None else event.retry_at - at
             if event.error is not None:
                 _close(past, event, seq)
-            history.claims_without_progress = 0
-        case events.TimerSet():
-            past.kind, past.site = "timer", event.site
-            past.digest, past.due, past.longest = event.digest, event.due, event.due - at
-        case events.WaitOpened():
-            past.kind = "step" if event.what == "approval" else "wait"
-            past.preview = event.preview if past.kind == "step" else event.prompt or event.name
-            past.site, past.digest, past.wait, past.leave = event.site, event.digest, event, None
-            past.due = event.due
-            past.longest = math.inf if event.due is None else event.due - at
-        case events.WaitEnded() if past.kind == "step":
-            past.leave = event
-        case events.ValueRecorded():
-            past.kind, past.site = "value", event.site
-            _close(past, event, seq)
-            history.claims_without_progress = 0
-        case events.ChildStarted():
-            past.kind, past.site, past.preview = "child", event.site, event.preview
-            past.digest, past.child = event.digest, event.run_id
-            history.children.add(position)
-        case events.MapStarted():
-            past.kind, past.site = "map", event.site
-        case events.MapProgressed():
-            past.done = event.done
-        case events.MapEnded():
-            past.all_done, past.raised = True, event.raised
-        case events.ChildEnded():
-            _close(past, event, seq)
-            history.children.discard(position)
-            history.claims_without_progress = 0
-        case events.StepCompleted() | events.TimerFired() | events.WaitEnded():
-            _close(past, event, seq)
             history.claims_without_progress = 0
         case events.StepFailed():
             past.open, past.crashes, past.retry_at = False, 0, event.retry_at
@@ -309,10 +306,51 @@ def _add(history: History, key: str, seq: int, at: float, event: Event) -> None:
         case events.StepSettled():
             past.settled, past.abandoned = event, False
             past.doubt = past.error = None
-            if calls is history.undoes:
+            if position.startswith(UNDO):
                 past.outcome = None  # it had failed, and somebody has decided about it
         case events.StepLate():
             past.late = event
+        case _:
+            pass  # step.charged: what it has cost is in the account
+
+
+def _add_to_other(history: History, past: Past, seq: int, at: float, event: Event) -> None:
+    """What an event says of any other call, or of a step about the leave to open it."""
+    position = position_of(past.key)
+    match event:
+        case events.TimerSet():
+            past.kind, past.site = "timer", event.site
+            past.digest, past.due, past.longest = event.digest, event.due, event.due - at
+        case events.WaitOpened():
+            past.kind = "step" if event.what == "approval" else "wait"
+            said = event.preview if past.kind == "step" else event.prompt or event.name
+            past.preview = said[:PREVIEW]  # a person is shown all of it, elsewhere
+            past.site, past.digest, past.wait, past.leave = event.site, event.digest, event, None
+            past.due = event.due
+            past.longest = math.inf if event.due is None else event.due - at
+        case events.WaitEnded() if past.kind == "step":
+            past.leave = event
+        case events.ValueRecorded():
+            past.kind, past.site = "value", event.site
+            _close(past, event, seq)
+            history.claims_without_progress = 0
+        case events.ChildStarted():
+            past.kind, past.site, past.preview = "child", event.site, event.preview
+            past.digest, past.child = event.digest, event.run_id
+            history.children.add(position)
+        case events.MapStarted():
+            past.kind, past.site = "map", event.site
+        case events.MapProgressed():
+            past.done = event.done
+        case events.MapEnded():
+            past.all_done, past.raised = True, event.raised
+        case events.ChildEnded():
+            _close(past, event, seq)
+            history.children.discard(position)
+            history.claims_without_progress = 0
+        case events.TimerFired() | events.WaitEnded():
+            _close(past, event, seq)
+            history.claims_without_progress = 0
         case _:
             pass  # kinds that explain, such as policy.decided, decide nothing here
 

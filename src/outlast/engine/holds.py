@@ -51,7 +51,10 @@ def misfit(run: Run, past: Past, asked: Asked) -> Hold:
 
 def not_recorded(run: Run, later: Past, asked: Asked) -> Hold:
     """The code calls something that is not recorded in front of something that is."""
-    said = f"the journal goes on with {later.key}, the code calls {asked.name} before that"
+    if later.kind == "map":
+        said = f"{later.key} was recorded as ended, the code now calls {asked.name} in it"
+    else:
+        said = f"the journal goes on with {later.key}, the code calls {asked.name} before that"
     return _diverged(run, later, said, _asked(asked))
 
 
@@ -300,6 +303,12 @@ def child_missing(run: Run, key: str, child: str, place: str) -> Hold:
 def lost_item(run: Run, past: Past, asked: Asked) -> Hold:
     """A fan-out was ended by an error of an item that is not in its list now, or does not fail."""
     said = f"{past.key} was recorded as ended by the error of item {past.raised}, which is gone"
+    return _diverged(run, past, said, _asked(asked))
+
+
+def item_gone(run: Run, past: Past, asked: Asked) -> Hold:
+    """A fan-out has no item any more of which something is recorded."""
+    said = f"{past.key} was recorded for an item that is not in the list of the fan-out now"
     return _diverged(run, past, said, _asked(asked))
 
 

@@ -18,7 +18,7 @@ from outlast.engine import guards
 from outlast.engine.bodies import leave_behind
 from outlast.engine.children import end_children, ended_with
 from outlast.engine.drive import drive_async, drive_sync, sequence
-from outlast.engine.ended import Raised, Returned, Stopped
+from outlast.engine.ended import Exiting, Raised, Returned, Stopped, unwrapped
 from outlast.engine.ending import begin_ending
 from outlast.engine.holds import ended_early, signature_changed, swallowed, unreadable
 from outlast.engine.order import PASSES
@@ -106,7 +106,8 @@ async def execute_async(run: Run, spec: WorkflowSpec) -> Conclusion:
     if not root.done():
         return await _conclude_async(run, spec, root, Stopped())
     interrupt = None if root.cancelled() else root.exception()
-    if interrupt is not None:  # KeyboardInterrupt or SystemExit, on its way out of the loop
+    if interrupt is not None:  # such as KeyboardInterrupt, on its way out of the loop
+        interrupt = unwrapped(interrupt)
         run.request_stop(Release(type(interrupt).__name__))
         await _conclude_async(run, spec, root, Stopped())
         raise interrupt
@@ -169,6 +170,8 @@ async def _await_workflow(run: Run, spec: WorkflowSpec) -> Ended:
         raise
     except Exception as exc:
         return Raised(exc)
+    except SystemExit as leaving:
+        raise Exiting(leaving) from None
 
 
 def _as_exception(group: BaseExceptionGroup[BaseException]) -> Exception:
@@ -219,7 +222,8 @@ class _End:
 
     def _idle(self) -> None:
         """Nothing is open in a paused run any more. Called in any thread."""
-        self._loop.call_soon_threadsafe(_after_passes, self._loop, PASSES, self._look)
+        with suppress(RuntimeError):  # the loop was closed, and what kept the run busy outlived it
+            self._loop.call_soon_threadsafe(_after_passes, self._loop, PASSES, self._look)
 
     def _look(self) -> None:
         if not self._run.is_busy and not self._root.done():
@@ -366,9 +370,10 @@ def _interrupted(run: Run) -> tuple[tuple[Entry, ...], tuple[Along, ...]]:
     """Attempts that end with the run's stay here, without an outcome."""
     entries: list[Entry] = []
     along: list[Along] = []
-    for key, attempt in {**run.cut, **run.open}.items():
+    opened = {key: (attempt, False) for key, attempt in run.open.items()}
+    for key, (attempt, crash) in {**run.cut, **opened}.items():
         bill = guards.settled(run, key)
-        interrupted = events.StepInterrupted(attempt.number, crash=False)
+        interrupted = events.StepInterrupted(attempt.number, crash)
         entries += [Entry(event, key) for event in (*bill.events, interrupted)]
         along += bill.along
     return tuple(entries), tuple(along)

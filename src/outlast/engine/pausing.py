@@ -73,21 +73,25 @@ def _in_loop() -> bool:
 async def sleep_async(request: Sleep, run: Run) -> None:
     """`sleep` for asynchronous code."""
     alarm = Alarm(request.due, run.world)
+    news = request if request.news else None
     while True:
         run.check()
         left = alarm.remaining()
         if left == 0 or request.ends_early():
             return
         if left > run.longest_wait:
-            await _stop_if_idle(run)
-        await pause(run, min(left, run.settings.max_sleep), news=request if request.news else None)
+            await _stop_if_idle(run, news)
+        await pause(run, min(left, run.settings.max_sleep), news=news)
 
 
-async def _stop_if_idle(run: Run) -> None:
-    """Leave, once nothing but timers is left to wait for, and for too long."""
+async def _stop_if_idle(run: Run, news: Sleep | None) -> None:
+    """Leave, once nothing but timers is left to wait for, and for too long. With `news`: unless
+    what it waits for comes while something else still goes on."""
     quiet = 0
     while quiet < PASSES:
-        await drain_async(run)
+        await drain_async(run, news=news)
+        if news is not None and run.is_busy and news.ends_early():
+            return
         await asyncio.sleep(0.001 if run.arriving else 0)
         quiet = 0 if run.is_busy or run.arriving else quiet + 1
     if run.dues and min(run.dues.values()) - run.world.wall() > run.longest_wait:
@@ -95,11 +99,13 @@ async def _stop_if_idle(run: Run) -> None:
     run.check()
 
 
-async def drain_async(run: Run, seconds: float | None = None) -> None:
-    """`drain` for asynchronous code."""
+async def drain_async(run: Run, seconds: float | None = None, *, news: Sleep | None = None) -> None:
+    """`drain` for asynchronous code. With `news`: until that ends early, at most."""
     limit = _Limit(run, seconds)
     while limit.is_busy() and (left := limit.left()):
-        await pause(run, min(left, run.settings.max_sleep), idle=True)
+        await pause(run, min(left, run.settings.max_sleep), idle=True, news=news)
+        if news is not None and news.ends_early():
+            return
 
 
 class _Limit:
@@ -150,7 +156,8 @@ async def pause(
         with run.watch(wake_from_elsewhere, idle=idle), standing, hearing:
             # Asked again, now that nothing that comes is missed.
             over = (line and line.over(run)) or (news and news.ends_early())
-            if run.is_busy if idle else run.stop is None and not over:
+            waits = run.is_busy if idle else run.stop is None
+            if waits and not over:
                 await changed
     finally:
         timer.cancel()

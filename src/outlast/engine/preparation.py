@@ -3,7 +3,6 @@
 As in flow.py, the algorithm is a generator; its requests concern a run that is not ours yet.
 """
 
-import asyncio
 from collections.abc import Generator
 from typing import cast
 
@@ -17,9 +16,10 @@ from outlast.engine.holds import altered, crash_loop, unreadable
 from outlast.engine.loading import Loaded, load
 from outlast.engine.run import Run
 from outlast.engine.spec import Settings
-from outlast.engine.started import end_of_attempts, mark_processes, tag
+from outlast.engine.started import end_of_attempts, mark_started, tag
 from outlast.engine.stop import Broken, Hold, Lost, Moved
 from outlast.engine.strays import watch_threads
+from outlast.engine.threads import in_thread
 from outlast.errors import LostRun, StoreError
 from outlast.journal import Along, Entry, RunMoved, row_differs
 from outlast.leases import Claim, Claimed, Refused
@@ -74,7 +74,7 @@ def prepare(
         UnknownRun, RunMismatch: see `leases.Claim`.
         StoreError: the store is in trouble and nothing was claimed.
     """
-    mark_processes()
+    mark_started()
     watch_threads()
     got = yield Commit(claim)
     if isinstance(got, Refused):
@@ -156,11 +156,9 @@ async def prepare_async(preparation: Preparation, store: Store) -> Run | Refused
             if isinstance(request, Commit):
                 reply = await store.awrite(request.item, durable=True)
             elif isinstance(request, EndStarted):
-                await asyncio.to_thread(end_of_attempts, request.uid, request.tags, store.world)
+                await in_thread(end_of_attempts, request.uid, request.tags, store.world)
             else:
-                reply = await asyncio.to_thread(
-                    load, store, request.run_id, request.loop, request.since
-                )
+                reply = await in_thread(load, store, request.run_id, request.loop, request.since)
         except REFUSALS as problem:
             error = problem
 

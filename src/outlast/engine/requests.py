@@ -130,7 +130,9 @@ class InLine(Struct, frozen=True):
 
 
 class Recall(Struct, frozen=True):
-    """Read the run's whole journal. Reply: `loading.Loaded`."""
+    """Read the whole journal of a run, by default of the flow's own. Reply: `loading.Loaded`."""
+
+    run_id: str = ""
 
 
 class ChildCall(Struct, frozen=True):

@@ -19,6 +19,7 @@ from outlast.engine.purse import Purse
 from outlast.engine.repeats import Repeats
 from outlast.engine.spec import Settings, StepSpec, WorkflowSpec
 from outlast.engine.stop import Hold, Moved, Release, Stop, Unwritable
+from outlast.engine.watchers import Watch
 from outlast.errors import StopRun
 from outlast.journal import Along, Becomes, Entry, OwnerWrite, idempotency_key
 from outlast.leases import lease_from
@@ -91,6 +92,7 @@ class Run:
         "account_id",
         "args",
         "arriving",
+        "asks_only",
         "bodies",
         "cut",
         "dry",
@@ -162,7 +164,7 @@ class Run:
         self._renew_at = 0.0  # likewise
         self.ended = False  # the workflow function has; tasks that it left behind may be alive
         self.open: dict[str, AttemptInfo] = {}
-        self.cut: dict[str, AttemptInfo] = {}  # over, without an outcome
+        self.cut: dict[str, tuple[AttemptInfo, bool]] = {}  # over, without an outcome; by a crash?
         self.dues: dict[str, float] = {}
         self.wants: dict[str, str] = {}  # what is waited for from outside, in words, by key
         self.arriving = 0  # outcomes on their way to the journal, or from it to the workflow
@@ -177,6 +179,8 @@ class Run:
         self.undoable: dict[str, StepSpec] = {} if parent is None else parent.undoable
         self.workflows: dict[str, WorkflowSpec] = {} if parent is None else parent.workflows
         self.undone: Undone | None = None  # once all was undone that can be
+        # It, and children that it executes now, are only to find out what there is to be undone.
+        self.asks_only: bool = parent is not None and parent.asks_only
         self._when_alone: Callable[[], object] | None = None
         self._lock = threading.RLock()  # a signal handler may come while this thread holds it
         # Dicts for want of values: an empty one is a third of an empty set.
@@ -280,11 +284,11 @@ class Run:
             if self.open.pop(key, None) is not None:
                 self.purse.rests((self.run_id, key), self.world.boot())
 
-    def cut_off(self, attempt: AttemptInfo, by: str) -> None:
+    def cut_off(self, attempt: AttemptInfo, by: str, *, crash: bool = False) -> None:
         """A body was left by something that is no error of a step, such as KeyboardInterrupt."""
         self.request_stop(Release(by))
         if attempt.key in self.open:  # a reconcile function has none
-            self.cut[attempt.key] = attempt
+            self.cut[attempt.key] = attempt, crash
         self.closed(attempt.key)
 
     def closed(self, key: str) -> None:
@@ -324,14 +328,12 @@ class Run:
         if self.stop is not None and not task.cancelled():
             task.exception()
 
-    def watch(
-        self, wake: Callable[[], object], *, idle: bool = False, news: bool = False
-    ) -> "_Watch":
+    def watch(self, wake: Callable[[], object], *, idle: bool = False, news: bool = False) -> Watch:
         """Until the block ends, call `wake`, from any thread, when the run must stop; with `idle`,
         also when nothing is open in it any more; with `news`, only when something has come for it
         from outside."""
         among = self._idle_watchers if idle else self._watchers
-        return _Watch(self._news_watchers if news else among, wake, self._lock)
+        return Watch(self._news_watchers if news else among, wake, self._lock)
 
     def hear(self) -> None:
         """Something may have come for the run from outside, such as a signal."""
@@ -395,36 +397,13 @@ class Run:
         return Becomes("waiting", detail=detail, due_at=None if math.isinf(due) else due)
 
 
-class _Watch:
-    """A place among the watchers until a block ends. Every run that sleeps holds two of them, and
-    this is an eighth of what a generator with its context manager takes."""
-
-    __slots__ = ("_lock", "_wake", "_watchers")
-
-    def __init__(
-        self,
-        watchers: dict[Callable[[], object], None],
-        wake: Callable[[], object],
-        lock: "threading.RLock",
-    ) -> None:
-        self._watchers, self._wake, self._lock = watchers, wake, lock
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._watchers[self._wake] = None
-
-    def __exit__(self, *exc: object) -> None:
-        with self._lock:
-            self._watchers.pop(self._wake, None)
-
-
 _active: set[Run] = set()
 """The runs that this process executes now."""
 
 
 class active:
     """Count a run as executed by this process until the block ends. A class for the same reason as
-    `_Watch`."""
+    `Watch`."""
 
     __slots__ = ("_run",)
 

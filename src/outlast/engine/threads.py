@@ -1,4 +1,4 @@
-"""Plain code of an asynchronous run, in a thread of its own."""
+"""Plain code beside an event loop, in a thread of its own."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,8 @@ T = TypeVar("T")
 
 
 async def in_thread(fn: Callable[..., T], *args: object) -> T:
-    """`asyncio.to_thread` with a thread of its own: the default executor has but a few."""
+    """`asyncio.to_thread` with a thread of its own: the default executor has but a few, and steps
+    may keep them all busy."""
     loop, context = asyncio.get_running_loop(), contextvars.copy_context()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -25,5 +26,5 @@ async def in_thread(fn: Callable[..., T], *args: object) -> T:
         except BaseException as exc:
             tell(future.set_exception, exc)
 
-    threading.Thread(target=body, name="outlast fan-out", daemon=True).start()
+    threading.Thread(target=body, name="outlast thread", daemon=True).start()
     return await future

@@ -23,20 +23,18 @@ from outlast.engine.doubt import LATE, ask
 from outlast.engine.ended import Raised, Returned, Stopped
 from outlast.engine.flow import run_step
 from outlast.engine.history import UNDO, Past, key_of, position_of
-from outlast.engine.loading import Loaded
 from outlast.engine.outcomes import pack
-from outlast.engine.requests import Call, Drain, Flow, Late, Recall, Reply, Request, Write
+from outlast.engine.requests import Call, Drain, Flow, Late, Reply, Request, Write
 from outlast.engine.run import Run
 from outlast.engine.spec import StepSpec, WorkflowSpec, hints_of, return_hint
-from outlast.engine.stop import Broken
+from outlast.engine.stop import Release
 from outlast.engine.stopping import hold
-from outlast.engine.undo_children import left_of_child, undo_child
+from outlast.engine.undo_children import find_out_below, journal_of, left_of_child, undo_child
 from outlast.errors import (
     NotDone,
     NotStorable,
     StepFailed,
     StopRun,
-    StoreError,
     Unreadable,
     UsageError,
 )
@@ -109,7 +107,9 @@ def undo(run: Run, spec: WorkflowSpec) -> Generator[Request, Reply, Undone | Non
     asked = run.history.undoing
     if asked is None and run.history.unconsumed():
         return None
-    rows = yield from _journal(run)
+    rows, altered = yield from journal_of(run)
+    if altered is not None:
+        yield from hold(run, holds.altered(run, altered))
     deeds = deeds_of(rows)
     since = 0
     if asked is not None and asked.to:
@@ -118,6 +118,11 @@ def undo(run: Run, spec: WorkflowSpec) -> Generator[Request, Reply, Undone | Non
     for deed in concerned:
         if deed.standing == "doubt" and deed.place:
             yield from _find_out(run, spec, deed)
+        if deed.standing == "run":
+            yield from find_out_below(run, deed)
+    if run.asks_only:
+        run.request_stop(Release("what was in doubt is known"))
+        raise StopRun(run.stop)
     undone: list[str] = []
     for deed in reversed(concerned):
         if deed.standing == "done" and (yield from _undo(run, spec, deed)):
@@ -140,17 +145,6 @@ def _is_undone(run: Run, deed: Deed) -> bool:
     """Whether an earlier request has undone it."""
     past = run.history.undoes.get(UNDO + position_of(deed.past.key))
     return past is not None and isinstance(past.outcome, events.StepCompleted)
-
-
-def _journal(run: Run) -> Generator[Request, Reply, list[StoredEvent]]:
-    try:
-        rows, altered = cast(Loaded, (yield Recall()))
-    except StoreError as problem:
-        run.request_stop(Broken(problem))
-        raise StopRun(run.stop) from None
-    if altered is not None:
-        yield from hold(run, holds.altered(run, altered))
-    return rows
 
 
 def _summary(rows: list[StoredEvent], event: events.RunUndone) -> Undone:

@@ -10,24 +10,28 @@ from typing import cast
 from outlast import events
 from outlast.control import CheckUndone
 from outlast.engine.children import wait_for_child
-from outlast.engine.deeds import Deed, find_workflow
+from outlast.engine.deeds import Deed, deeds_of, find_workflow
 from outlast.engine.history import UNDO, Past, key_of, position_of
 from outlast.engine.holds import child_held, child_missing, child_not_undone
+from outlast.engine.loading import Loaded
 from outlast.engine.requests import (
     Child,
     ChildCall,
     ChildHeld,
+    ChildLeft,
     ChildNews,
     ChildSleeps,
     Flow,
+    Recall,
     Reply,
     Request,
     Write,
 )
 from outlast.engine.run import Run
 from outlast.engine.spec import WorkflowSpec
+from outlast.engine.stop import Broken
 from outlast.engine.stopping import hold
-from outlast.errors import UsageError
+from outlast.errors import StopRun, StoreError, UsageError
 from outlast.events import ChildEnded, ChildStarted
 from outlast.journal import Entry, to_event, to_run
 
@@ -49,6 +53,47 @@ def undo_child(run: Run, deed: Deed) -> Generator[Request, Reply, bool]:
         yield from _carry_out(run, call, past)
     told = _undone(run, child)
     return told is not None and bool(told.undone)
+
+
+def find_out_below(run: Run, deed: Deed) -> Flow:
+    """Resolve what is in doubt in a child, or in one of its own, before anything is undone.
+
+    Raises:
+        StopRun: the run must stop.
+    """
+    if not (yield from _is_in_doubt(run, deed.past.child)):
+        return None
+    before, run.asks_only = run.asks_only, True
+    try:
+        yield from undo_child(run, deed)
+    finally:
+        run.asks_only = before
+    return None
+
+
+def _is_in_doubt(run: Run, child: str) -> Generator[Request, Reply, bool]:
+    rows, altered = yield from journal_of(run, child)
+    if altered is not None:
+        return False  # it will be held for that
+    for deed in deeds_of(rows):
+        if deed.standing == "doubt" and deed.place:
+            return True
+        if deed.standing == "run" and (yield from _is_in_doubt(run, deed.past.child)):
+            return True
+    return False
+
+
+def journal_of(run: Run, run_id: str = "") -> Generator[Request, Reply, Loaded]:
+    """All events of a run or of a child, and the first one that was altered.
+
+    Raises:
+        StopRun: they cannot be read.
+    """
+    try:
+        return cast(Loaded, (yield Recall(run_id)))
+    except StoreError as problem:
+        run.request_stop(Broken(problem))
+        raise StopRun(run.stop) from None
 
 
 def left_of_child(run: Run, deed: Deed) -> list[str]:
@@ -98,6 +143,8 @@ def _carry_out(run: Run, call: ChildCall, past: Past | None) -> Flow:
             yield Write(entries, "open", along=(begin,))
             entries = ()
             news = yield Child(call)
+            if isinstance(news, ChildLeft) and run.asks_only and run.stop is None:
+                return None
             yield from _hear(run, call, past, cast(ChildNews, news))
         except UsageError as problem:
             yield from hold(run, child_not_undone(run, call.key, call.run_id, problem))

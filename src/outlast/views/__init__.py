@@ -1,6 +1,6 @@
 """Everything that reads a run for people and tools. Nothing here writes."""
 
-from outlast.views.claimable import abandoned, ready
+from outlast.views.claimable import abandoned, ready, was_taken_after_a_death
 from outlast.views.mail import open_questions
 from outlast.views.reading import decode_stored, read_events, read_run
 from outlast.views.runs import (
@@ -31,5 +31,6 @@ __all__ = [
     "steps_of",
     "unfinished",
     "upcoming",
+    "was_taken_after_a_death",
     "workflows",
 ]

@@ -1,11 +1,14 @@
 """Runs that a worker can take up."""
 
+import contextlib
 from collections.abc import Collection, Set
 from dataclasses import dataclass
 from typing import cast
 
 import msgspec
 
+from outlast.events import RunClaimed, decode
+from outlast.journal import to_event
 from outlast.leases import is_abandoned
 from outlast.records import Identity
 from outlast.store.writer import Store
@@ -42,17 +45,18 @@ def ready(
 
 
 def abandoned(
-    store: Store, workflows: Collection[str], own_claims: Set[str]
+    store: Store, workflows: Collection[str], own_claims: Set[str], *, released: bool = False
 ) -> list[tuple[str, str]]:
     """Id and workflow of runs that could go on now and whose owner is gone.
 
     Args:
         own_claims: see `leases.is_abandoned`.
+        released: only those whose owner was to end, and had let go of them. These are few.
     """
     found = []
     now = store.world.wall()
     for run_id, workflow, status, due, owner, wall, boot in store.read(
-        "list_owned", workflows=_text(workflows)
+        "list_owned", workflows=_text(workflows), released=released
     ):
         if status == "waiting" and (due is None or cast(float, due) > now):
             continue
@@ -61,6 +65,15 @@ def abandoned(
         if is_abandoned(held, store.world, own_claims):
             found.append((str(run_id), str(workflow)))
     return found
+
+
+def was_taken_after_a_death(store: Store, run_id: str) -> bool:
+    """Whether the latest owner of a run had taken it up since the one before had died with it."""
+    for row in store.read("read_last_of_kind", run_id=run_id, kind="run.claimed"):
+        with contextlib.suppress(msgspec.DecodeError):  # it was altered; whoever claims it says so
+            claim = decode("run.claimed", to_event(row).data)
+            return isinstance(claim, RunClaimed) and claim.crash
+    return False
 
 
 def _text(names: Collection[str]) -> str:

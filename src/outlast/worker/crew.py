@@ -5,33 +5,39 @@ ends one in which a killed run does not end. It executes nothing and imports not
 """
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import cast
 
-import msgspec
 import psutil
 from msgspec.structs import replace
 
-from outlast.control import HandBack, NoteStopped, Resume
+from outlast.control import Resume
 from outlast.emergency import read_news
 from outlast.engine.heart import BEATS_PER_LEASE
 from outlast.engine.spec import Settings
 from outlast.errors import StoreError
-from outlast.leases import RenewForProcess, lease_from
 from outlast.processes import Ended, Found, end
-from outlast.records import Identity
 from outlast.views import read_run
 from outlast.worker import order as codes
 from outlast.worker.ending import Adopted, end_worker
+from outlast.worker.killed import (
+    grace_left,
+    hand_back,
+    identity_of,
+    killed_in,
+    note_ended,
+    uids_in,
+)
 from outlast.worker.order import Serve
+from outlast.worker.saying import tell
+from outlast.worker.spawning import hand_over, keep_leases, start_worker
 from outlast.worker.stalling import ending_stalled
-from outlast.worker.stores import OpenStore, get_store
+from outlast.worker.stores import OpenStore, get_store, in_place_of
 from outlast.worker.supervisor import become_subreaper
 from outlast.world import start_ticks
 
@@ -44,8 +50,14 @@ PAUSES = (0.5, 30.0)
 YOUNG = 30.0
 """A worker that dies sooner makes the pause longer, in seconds."""
 
-LAST_WORDS = 1.0
-"""Seconds that a worker which is to be ended gets to let go of its other runs."""
+LAST_WORDS = 0.5
+"""Seconds that a worker which is to be ended gets to let go of its other runs. They wait for its
+end."""
+
+LOST = frozenset({"gone", "not-a-store", "damaged"})
+PATIENCE = 10.0
+"""Troubles of a store that do not end by themselves, and for how many seconds somebody may still
+put the file back. Then the workers end: whoever started them is to know."""
 
 MARGIN = 2.0
 """Seconds beyond the grace periods that a worker gets to leave."""
@@ -55,7 +67,8 @@ def run_crew(order: Serve, processes: int) -> int:
     """Serve runs with so many worker processes until this process is asked to stop.
 
     Returns:
-        The exit code: that of the signal, or of workers that cannot begin at all.
+        The exit code: that of the signal, of workers that cannot begin at all, or of a store that
+        is lost.
 
     Raises:
         StoreError, UsageError: the store cannot be opened.
@@ -97,7 +110,7 @@ class _Member:
             self.pipe = None
 
 
-@dataclass
+@dataclass(eq=False)
 class _Place:
     """Where a worker is, or will be from `begins` on, by the boot clock."""
 
@@ -109,6 +122,7 @@ class _Place:
 class _Crew:
     def __init__(self, order: Serve, processes: int, opened: OpenStore) -> None:
         self._order = order
+        self._opened = opened
         self._store = opened.store
         self._world = opened.store.world
         self._places = [_Place() for _ in range(processes)]
@@ -117,13 +131,14 @@ class _Crew:
         self._next_beat = 0.0
         self._heard = -1
         self._ending = False  # a killed run is not over yet
+        self._lost_at = math.inf  # since when the store is lost, by the boot clock
         self._asked: signal.Signals | None = None
         self._times = 0
 
     @contextlib.contextmanager
     def heeding_signals(self) -> Iterator[None]:
-        """Within the block, SIGTERM and Ctrl-C ask the crew to stop. Whoever starts us in the
-        background may have Ctrl-C ignored; that stays so."""
+        """Within the block, SIGTERM, Ctrl-C and the end of the terminal ask the crew to stop.
+        Whoever starts us in the background may have them ignored; that stays so."""
 
         def heed(number: int, frame: FrameType | None) -> None:
             self._asked = self._asked or signal.Signals(number)
@@ -131,7 +146,7 @@ class _Crew:
 
         before = {
             number: signal.signal(number, heed)
-            for number in (signal.SIGINT, signal.SIGTERM)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
             if signal.getsignal(number) is not signal.SIG_IGN
         }
         try:
@@ -151,11 +166,30 @@ class _Crew:
                 code = self._tend(place)
                 if code is not None:
                     return code
-            with contextlib.suppress(StoreError):  # the workers meet the same trouble, and say so
+            try:
                 self._keep()
                 self._listen()
+                self._lost_at = math.inf
+            except StoreError as problem:  # the workers meet the same trouble, and say so
+                self._opened = in_place_of(self._opened, problem)
+                self._store = self._opened.store
+                if self._is_lost(problem):
+                    return self._give_up(problem)
             self._world.pause(LOOK)
         return self._leave(self._asked)
+
+    def _is_lost(self, problem: StoreError) -> bool:
+        now = self._world.boot()
+        self._lost_at = min(self._lost_at, now) if problem.problem in LOST else math.inf
+        return now - self._lost_at >= PATIENCE
+
+    def _give_up(self, problem: StoreError) -> int:
+        """Nothing can be recorded any more. What the workers have open may end all the same."""
+        tell(f"the workers end: {problem}")
+        for member in self._members():
+            member.process.send_signal(signal.SIGTERM)
+        self._await(self._members(), self._world.boot() + self._order.grace + MARGIN, hurry=True)
+        return codes.STORE
 
     # ---- workers
 
@@ -175,41 +209,25 @@ class _Crew:
         if not self._proven and code in (codes.USAGE, codes.STORE):
             return code
         if code == codes.STUCK:
-            _say(f"worker {member.found.pid} ended since a step outlived its timeout")
+            tell(f"worker {member.found.pid} ended since a step outlived its timeout")
             return None
         long = now - member.born > YOUNG
         place.pause = PAUSES[0] if long else min(PAUSES[1], place.pause * 2)
         place.begins = now + place.pause
         manner = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended ({code})"
-        _say(f"worker {member.found.pid} {manner}; another one starts in {place.pause:g} s")
+        tell(f"worker {member.found.pid} {manner}; another one starts in {place.pause:g} s")
         return None
 
     def _start(self) -> _Member:
-        """Start a worker. It ends with this thread, which is the main one."""
         pipe, ready = os.pipe()
         os.set_blocking(pipe, False)
-        # Ctrl-C stays blocked in it until it can handle it, see supervisor.py.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "outlast.worker", str(os.getpid())],
-                stdin=subprocess.PIPE,
-                process_group=0,
-                pass_fds=(ready,),
-            )
+            process = start_worker(ready)
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.close(ready)
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # its exit code tells why it has ended
-            process.stdin.write(msgspec.json.encode(replace(self._order, ready=ready)) + b"\n")
-            process.stdin.close()
+        hand_over(process, replace(self._order, ready=ready))
         found = Found(process.pid, start_ticks(process.pid) or 0)
         return _Member(process, found, self._world.boot(), pipe)
-
-    def _identity(self, member: _Member) -> Identity:
-        here = self._world.identity()
-        return replace(here, pid=member.found.pid, started=member.found.started)
 
     def _members(self) -> list[_Member]:
         return [place.member for place in self._places if place.member is not None]
@@ -222,14 +240,9 @@ class _Crew:
         if now < self._next_beat:
             return
         self._next_beat = now + lease / BEATS_PER_LEASE
-        until = lease_from(self._world, lease)
         for member in self._members():
             if member.found.alive:
-                who = self._identity(member)
-                item = RenewForProcess(
-                    who.host, who.boot, who.namespace, who.pid, who.started, until
-                )
-                self._store.write(item, durable=False)
+                keep_leases(self._store, member.found, lease)
 
     def _listen(self) -> None:
         """End workers in which killed runs do not end within the grace of their kill."""
@@ -237,43 +250,43 @@ class _Crew:
         if version == self._heard and not self._ending:
             return
         self._heard = version
-        killed = self._killed()
-        self._ending = bool(killed)
-        now = self._world.wall()
+        self._ending = False
+        overdue: dict[_Place, str] = {}
         for place in self._places:
-            for run_id, owner in killed:
-                member = place.member
-                if member is not None and Found(owner.pid, owner.started) == member.found:
-                    rows = self._store.read("read_grace", run_id=run_id)
-                    grace, at = cast(tuple[float, float], rows[0])
-                    if now >= at + grace or now < at:
-                        self._end(place, f"run {run_id} was killed and did not end")
+            if place.member is None:
+                continue
+            for run_id, _ in killed_in(self._store, place.member.found):
+                self._ending = True
+                if grace_left(self._store, run_id) == 0:
+                    overdue[place] = f"run {run_id} was killed and did not end"
+        if overdue:
+            self._end(overdue)
 
-    def _killed(self) -> list[tuple[str, Identity]]:
-        """The killed runs that processes have not let go of, and those processes."""
-        rows = self._store.read("list_ending")
-        return [(str(r), msgspec.json.decode(str(owner), type=Identity)) for r, owner in rows]
-
-    def _end(self, place: _Place, why: str) -> None:
-        """End a worker. It gets a moment to let go of its other runs; those that it keeps are
-        handed back for it, so that they go on elsewhere, and it counts as no crash of theirs."""
-        member = place.member
-        assert member is not None
-        _say(f"worker {member.found.pid} is ended: {why}")
-        member.process.send_signal(signal.SIGTERM)
-        self._await([member], self._world.boot() + LAST_WORDS)
-        self._conclude(place, self._finish(member, "its worker had to be ended"), resume=True)
+    def _end(self, whys: dict[_Place, str]) -> None:
+        """End workers. They get a moment to let go of their other runs; those that they keep are
+        handed back for them, so that they go on elsewhere, and it counts as no crash of theirs."""
+        members = []
+        for place, why in whys.items():
+            assert place.member is not None
+            members.append(place.member)
+            tell(f"worker {place.member.found.pid} is ended: {why}")
+            place.member.process.send_signal(signal.SIGTERM)
+        self._await(members, self._world.boot() + LAST_WORDS)
+        for place, member in zip(whys, members, strict=True):
+            ended = self._finish(member, "its worker had to be ended")
+            self._conclude(place, ended, resume=True)
 
     def _finish(self, member: _Member, why: str) -> Ended:
         """End what is left of a worker, and of what it has started."""
-        self._store.write(HandBack(self._identity(member), self._world.wall(), why), durable=True)
-        killed = [read_run(self._store, run_id) for run_id, _ in self._killed_in(member)]
-        uids = [row.uid for row in killed if row is not None]
-        orphans = lambda: self._adopted.of_group(member.found)  # noqa: E731
-        return end_worker(member.found, uids, orphans, world=self._world)
-
-    def _killed_in(self, member: _Member) -> list[tuple[str, Identity]]:
-        return [one for one in self._killed() if Found(one[1].pid, one[1].started) == member.found]
+        worker = member.found
+        hand_back(self._store, worker, why)
+        return end_worker(
+            worker,
+            uids_in(self._store, worker),
+            lambda: self._adopted.of_group(worker),
+            world=self._world,
+            told=True,
+        )
 
     def _conclude(self, place: _Place, ended: Ended, *, resume: bool) -> None:
         """A worker has ended: end what it has left running, note what only this process knows."""
@@ -285,22 +298,13 @@ class _Crew:
         end(lambda: self._adopted.of_group(member.found), 0.0, self._world)
         self._reap()
         with contextlib.suppress(StoreError):
-            for run_id, owner in self._killed_in(member):
-                note = NoteStopped(
-                    run_id,
-                    owner.nonce,
-                    self._world.wall(),
-                    "supervisor",
-                    ended.ended,
-                    ended.survivors,
-                )
-                self._store.write(note, durable=True)
+            note_ended(self._store, member.found, ended)
             if resume:
                 self._resume_stuck(member)
 
     def _resume_stuck(self, member: _Member) -> None:
         """Runs that were held since a body of theirs did not end in that process go on."""
-        who = self._identity(member)
+        who = identity_of(self._store, member.found)
         rows = self._store.read(
             "runs_of_process",
             host=who.host,
@@ -331,7 +335,7 @@ class _Crew:
         for member in members:
             member.process.send_signal(signal.SIGTERM)
         again = "; Ctrl-C again cuts it off" if asked == signal.SIGINT else ""
-        _say(f"finishing what is open (at most {self._order.grace:g} s){again}")
+        tell(f"finishing what is open (at most {self._order.grace:g} s){again}")
         self._await(members, self._world.boot() + 2 * self._order.grace + MARGIN, hurry=True)
         for place in self._places:
             if place.member is not None:
@@ -357,8 +361,3 @@ class _Crew:
                 member.process.kill()
             member.process.wait()
             member.close()
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"outlast: {text}\n")
-    sys.stderr.flush()

@@ -30,6 +30,7 @@ def end_worker(
     orphans: Orphans = no_orphans,
     grace: float = GRACE,
     world: World = _REAL,
+    told: bool = False,
 ) -> Ended:
     """End a process with its descendants, its group, and what is tagged with the runs that it
     executes. It may have ended already, and left something.
@@ -38,6 +39,7 @@ def end_worker(
         uids: of the runs.
         orphans: what else may hang together with it.
         grace: seconds that they get to end by themselves.
+        told: the process itself has been asked before, and is killed at once. Others wait for it.
     """
     runs, known = tuple(uids), {worker}
 
@@ -47,7 +49,13 @@ def end_worker(
         known.update(family([*known, *marked, *orphans()]))
         return list(known)
 
-    return end(find, grace, world)
+    if not told:
+        return end(find, grace, world)
+    find()  # whose children the others are can be told only as long as it lives
+    first = end(lambda: [worker], 0.0, world)
+    rest = end(find, grace, world)
+    survivors = [words for words in first.survivors if words not in rest.survivors]
+    return Ended(first.ended + rest.ended, (*survivors, *rest.survivors))
 
 
 def end_owner(owner: Identity, grace: float, world: World = _REAL) -> Ended:

@@ -20,6 +20,7 @@ from outlast.engine.run import PAUSED, Run, active
 from outlast.engine.scope import create_unscoped_task
 from outlast.engine.spec import Settings, WorkflowSpec
 from outlast.engine.stop import Release
+from outlast.engine.threads import in_thread
 from outlast.errors import OutlastError, RunOwned, RunReleased, UsageError
 from outlast.journal import ACTIVE
 from outlast.leases import Claim, Create, NewRun, Refused, lease_from
@@ -150,7 +151,7 @@ async def execute_plan(plan: Plan, opened: OpenStore, caller: Caller | None = No
                 with active(got), opened.heart.keep(got):
                     conclusion = await execute_async(got, plan.spec)
                 if got.ending is not None:
-                    await asyncio.to_thread(await_ending, got)
+                    await in_thread(await_ending, got)
                 if _was_resumed(got):
                     continue
                 return result_of_conclusion(conclusion, plan.spec)
@@ -194,11 +195,12 @@ async def _to_its_end(preparation: Coroutine[object, object, Run | Refused]) -> 
 
 
 def _was_resumed(run: Run) -> bool:
-    """Whether a run that was paused here was let go on while a step came to its end."""
+    """Whether a run that was paused here was let go on while a step came to its end. Somebody else
+    may have it by now, or have brought it to its end: the next claim finds out."""
     if run.stop != PAUSED:
         return False
     row = read_run(run.store, run.run_id)
-    return row is not None and row.status == "queued" and row.owner is None
+    return row is not None and row.status != "held"
 
 
 def _may_wait(refused: Refused, plan: Plan) -> bool:

@@ -1,7 +1,5 @@
 """From how a run stands to what its caller gets: a result or one of the RunStopped errors."""
 
-from datetime import UTC, datetime
-
 from outlast import codec, events
 from outlast.emergency import read_stop
 from outlast.engine.lifecycle import Conclusion
@@ -17,12 +15,12 @@ from outlast.errors import (
     RunWaiting,
     StoreStopped,
     Unreadable,
-    UsageError,
 )
 from outlast.journal import first_altered, to_event
 from outlast.records import FINAL, RunRow
 from outlast.store.writer import Store
 from outlast.views import read_run
+from outlast.world import utc_text
 
 
 def result_of_conclusion(conclusion: Conclusion, spec: WorkflowSpec) -> object:
@@ -112,7 +110,8 @@ def result_of_row(store: Store, row: RunRow, spec: WorkflowSpec | None) -> objec
             text = _waiting_text(run_id, row.due_at, row.detail)
             raise RunWaiting(run_id, row.due_at, text)
         case _:
-            raise UsageError(f"run {run_id} is {row.status}; go on with: outlast resume {run_id}")
+            text = f"run {run_id} is {row.status}; go on with: outlast resume {run_id}"
+            raise RunReleased(run_id, text)
 
 
 def _moved(row: RunRow, spec: WorkflowSpec | None) -> tuple[codec.Moved, ...]:
@@ -123,7 +122,7 @@ def _moved(row: RunRow, spec: WorkflowSpec | None) -> tuple[codec.Moved, ...]:
 
 
 def _waiting_text(run_id: str, due: float | None, detail: str | None) -> str:
-    when = "" if due is None else f" until {datetime.fromtimestamp(due, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    when = "" if due is None else f" until {utc_text(due)}"
     what = f" ({detail})" if detail else ""
     return f"run {run_id} waits{when}{what}; then go on with: outlast resume {run_id}"
 

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 from outlast.control import HandBack
 from outlast.emergency import read_stop
+from outlast.engine.ending import begin_ending
 from outlast.engine.interrupts import interrupt
+from outlast.engine.run import EMERGENCY
 from outlast.engine.scope import create_unscoped_task
 from outlast.engine.spec import Settings, WorkflowSpec
 from outlast.errors import (
@@ -33,21 +35,27 @@ from outlast.errors import (
 )
 from outlast.leases import LetGo
 from outlast.records import StopView
-from outlast.views import abandoned, ready
+from outlast.views import abandoned, ready, was_taken_after_a_death
 from outlast.worker.execution import Caller, Plan, execute_plan, run_plain
-from outlast.worker.stores import OpenStore
+from outlast.worker.stores import OpenStore, in_place_of
 
 LOOK = 0.2
 """Seconds between two looks for runs that other processes have queued, or that are due."""
 
 SEARCH = 1.0
-"""Seconds between two looks for runs whose process has died: that takes a look at each owner."""
+"""Seconds between two looks for runs whose process has died: that takes a look at each owner. Those
+that were handed back before are looked for with the others."""
 
 PATIENCE = 5.0
 """A run that waits for more seconds than that leaves the process until it is due."""
 
 RESTS = (1.0, 60.0)
 """Shortest and longest time, in seconds, for which a run is left alone that could not go on."""
+
+SUSPICION = 60.0
+"""Of the runs that have died with their process twice in a row one may be what ends it, and the
+others only share its fate. For so many seconds none is executed beside another one, so that those
+come through before they count as crash loops too."""
 
 MARGIN = 0.5
 """Seconds beyond the grace periods that runs get to write how they ended."""
@@ -109,6 +117,7 @@ class Pool:
         self._handed_back: set[str] = set()
         self._rests: dict[str, tuple[float, float]] = {}  # until when, and how long that was
         self._next_search = 0.0  # by the boot clock, as the former
+        self._suspect = ("", 0.0)  # and until when it is one
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
         self._closing = False
@@ -132,6 +141,11 @@ class Pool:
                     self._take_up()
                 except StoreError as problem:
                     self._say(problem.problem, f"no run can be taken up now: {problem}")
+                    self._opened = in_place_of(self._opened, problem)
+                    self._store = self._opened.store
+                    pause = SEARCH
+                except Exception as problem:  # nobody would learn that nothing is taken up any more
+                    self._say(repr(problem), f"no run can be taken up now: {problem!r}")
                     pause = SEARCH
                 timer = self._loop.call_later(pause, self._changed.set)
                 await self._changed.wait()
@@ -164,7 +178,7 @@ class Pool:
         left = {run_id: work for run_id, work in works.items() if not work.task.done()}
         if left:
             self._handed_back.update(left)
-            self.hand_back(why, left.keys())
+            self._hand_back(why, left.keys())
             for work in left.values():
                 work.task.cancel()
         callers = [work.caller.run for work in works.values()]
@@ -179,8 +193,8 @@ class Pool:
         if left:
             await asyncio.wait([work.task for work in left], timeout=MARGIN)
 
-    def hand_back(self, why: str, only: Set[str] | None = None) -> None:
-        """Give up runs whose code does not end, without a word of theirs; by default all."""
+    def _hand_back(self, why: str, only: Set[str]) -> None:
+        """Give up runs whose code does not end, without a word of theirs."""
         item = HandBack(self._world.identity(), self._world.wall(), why, only)
         try:
             self._store.write_now(item, durable=True)
@@ -201,18 +215,34 @@ class Pool:
         self._rests = {r: rest for r, rest in self._rests.items() if now < rest[0] + RESTS[1]}
         resting = [run_id for run_id, (until, _) in self._rests.items() if now < until]
         without = {*resting, *self._works}
-        found: list[tuple[str, str]] = []
-        if now >= self._next_search:
+        everywhere = now >= self._next_search
+        if everywhere:
             self._next_search = now + SEARCH
-            found = abandoned(self._store, self._specs, self._opened.heart.claims)
+        claims = self._opened.heart.claims
+        found = abandoned(self._store, self._specs, claims, released=not everywhere)
+        died = {run_id for run_id, _ in found}
         if len(found) < free:
             found += ready(self._store, self._specs, free, without)
         self._said = None
         for run_id, workflow in found:
-            if free and run_id not in without:
+            if (
+                free
+                and run_id not in without
+                and (run_id not in died or self._is_safe(run_id, now))
+            ):
                 free -= 1
                 without.add(run_id)
                 self._begin(run_id, self._specs[workflow])
+
+    def _is_safe(self, run_id: str, now: float) -> bool:
+        """Whether a run whose process has died can be taken up beside the others, see SUSPICION."""
+        if not was_taken_after_a_death(self._store, run_id):
+            return True
+        suspect, until = self._suspect
+        if suspect in self._works and now < until:
+            return False
+        self._suspect = run_id, now + SUSPICION
+        return True
 
     def _begin(self, run_id: str, spec: WorkflowSpec) -> None:
         caller = Caller()
@@ -239,21 +269,26 @@ class Pool:
         except StoreStopped as stop:
             self._say_stopped(StopView(stop.since, stop.by, stop.why))
         except RunReleased as released:
-            if not caller.gone.is_set() and read_stop(self._store) is None:
+            stopped = caller.run is not None and caller.run.stop == EMERGENCY
+            if not (caller.gone.is_set() or stopped):
                 self._rest(plan.run_id, released)
-        except (SystemExit, KeyboardInterrupt) as leaving:  # the loop ends with it
-            self._rest(plan.run_id, leaving)
+        except asyncio.CancelledError:
             raise
-        except Exception as problem:
+        except BaseException as problem:  # a workflow may raise SystemExit, or what it likes
             self._rest(plan.run_id, problem)
+            if isinstance(problem, KeyboardInterrupt):  # of whoever sits before the program
+                raise
 
     def _run_plain(self, plan: Plan, caller: Caller) -> None:
         try:
             run_plain(plan, self._opened, caller)
         finally:
-            if caller.run is not None and plan.run_id in self._handed_back:
+            run = caller.run
+            if run is not None and run.run_id in self._handed_back:
                 # The body has ended after all, so others may go on with the run.
-                self._store.write_now(LetGo(plan.run_id, caller.run.epoch + 1))
+                killed = self._store.write_now(LetGo(run.run_id, run.epoch + 1))
+                if killed:
+                    begin_ending(run).left()
 
     def _rest(self, run_id: str, why: BaseException) -> None:
         """Leave a run alone for a while, for longer each time."""
@@ -273,6 +308,16 @@ class Pool:
         if trouble != self._said:
             _log.warning("%s: %s", self._store.path, text)
         self._said = trouble
+
+
+def run_through(loop: asyncio.AbstractEventLoop, work: "asyncio.Task[None]") -> None:
+    """Run a loop that executes a pool until `work` is done. What breaks it off before, such as
+    SystemExit in a task of a workflow, ends that run's stay here; the others need the loop."""
+    while not work.done():
+        try:
+            loop.run_until_complete(work)
+        except (SystemExit, KeyboardInterrupt) as leaving:
+            _log.warning("the program raised %s(%s)", type(leaving).__name__, leaving)
 
 
 async def _in_thread(work: Callable[[], object], run_id: str) -> None:

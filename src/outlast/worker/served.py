@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import sys
@@ -11,11 +10,9 @@ from outlast.engine.spec import Settings
 from outlast.errors import OutlastError
 from outlast.worker.loader import load_workflows
 from outlast.worker.order import INTERRUPTED, STUCK, TERMINATED, Serve
-from outlast.worker.pool import Pool
+from outlast.worker.pool import Pool, run_through
 from outlast.worker.stores import get_store, reaching
 from outlast.worker.work import exit_code, say, warnings_in_a_line
-
-_log = logging.getLogger("outlast")
 
 
 def serve(order: Serve) -> int:
@@ -49,12 +46,7 @@ class _Served:
         """Serve until a signal comes, or a body does not end."""
         loop = asyncio.new_event_loop()
         work = loop.create_task(self._serve(), name="outlast worker")
-        while not work.done():
-            try:
-                loop.run_until_complete(work)
-            except (SystemExit, KeyboardInterrupt) as leaving:
-                # It has broken the loop off, and its run was released; the others need the loop.
-                _log.warning("the program raised %s(%s)", type(leaving).__name__, leaving)
+        run_through(loop, work)
         code = STUCK if self._asked is None else _code(self._asked)
         work.result()
         if not self._clean:  # the interpreter would wait for code that does not end
@@ -70,10 +62,9 @@ class _Served:
         loop = asyncio.get_running_loop()
 
         def ask(number: signal.Signals) -> None:
-            if self._asked is not None:  # the second one does not wait
-                self._pool.hand_back(self._asked.name)
-                os._exit(_code(self._asked))
-            self._asked = number
+            # A second one tells nothing new: whoever stops a service signals all its processes, and
+            # the supervisor passes it on. If it is in a hurry, it ends this process from outside.
+            self._asked = self._asked or number
             over.set()
 
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -7,12 +7,12 @@ write: no heartbeat, no other worker, not even an operator's kill.
 
 import contextlib
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from outlast.store.locks import StalledWriter
 from outlast.store.writer import Store
+from outlast.worker.saying import tell
 
 STALLED = 10.0
 """Seconds without a word in the file after which a transaction is taken for one that will not end:
@@ -36,11 +36,10 @@ def ending_stalled(
             pid = stalled.look(store.world.boot())
             # Popen signals only a process that it has not reaped yet, so never another one.
             for worker in [one for one in workers() if pid is not None and one.pid == pid]:
-                sys.stderr.write(
-                    f"outlast: worker {pid} has kept {store.path} locked for {STALLED:g} s and "
-                    "does not go on; it is ended\n"
+                tell(
+                    f"worker {pid} has kept {store.path} locked for {STALLED:g} s and does not go "
+                    "on; it is ended"
                 )
-                sys.stderr.flush()
                 worker.kill()
 
     thread = threading.Thread(target=watch, name="outlast-stalling", daemon=True)

@@ -1,10 +1,12 @@
 """The one place that picks a store: by URL, one open store per file and process."""
 
+import contextlib
 import os
 import re
 import shlex
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from outlast.engine.heart import Heart
 from outlast.errors import StoreError
@@ -68,6 +70,15 @@ def get_store(url: str | None = None) -> OpenStore:
         _open.pop(path, None)
         opened = _open[path] = OpenStore(open_store(full))
         return opened
+
+
+def in_place_of(opened: OpenStore, problem: StoreError) -> OpenStore:
+    """What to go on with after a trouble of a store. If its file was replaced by another one, it is
+    that one: whoever starts a run in this process from now on records it there."""
+    if problem.problem in ("gone", "closed") and Path(opened.store.path).exists():
+        with contextlib.suppress(StoreError):  # the next use of it says so
+            return get_store(opened.store.url)
+    return opened
 
 
 def _usable(store: Store) -> bool:

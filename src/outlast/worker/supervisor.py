@@ -17,7 +17,6 @@ from types import FrameType
 
 import msgspec
 
-from outlast.control import NoteStopped
 from outlast.emergency import read_news
 from outlast.engine.heart import BEATS_PER_LEASE
 from outlast.engine.history import build
@@ -25,15 +24,23 @@ from outlast.engine.loading import load
 from outlast.engine.spec import Settings
 from outlast.errors import LostRun, StoreError
 from outlast.events import RunReleased, StepInterrupted
-from outlast.journal import ACTIVE, Becomes, Entry, Lease, OwnerWrite, RunMoved
-from outlast.leases import RenewForProcess, lease_from
+from outlast.journal import ACTIVE, Becomes, Entry, OwnerWrite, RunMoved
 from outlast.processes import Ended, Found, end
 from outlast.records import FINAL, RunRow
 from outlast.store.writer import Store
 from outlast.views import read_run
 from outlast.worker import order as codes
 from outlast.worker.ending import Adopted, end_cut_short, end_worker
+from outlast.worker.killed import (
+    grace_left,
+    hand_back,
+    killed_in,
+    note_ended,
+    uids_in,
+)
 from outlast.worker.order import Order
+from outlast.worker.saying import tell
+from outlast.worker.spawning import hand_over, keep_leases, start_worker
 from outlast.worker.stalling import ending_stalled
 from outlast.worker.stores import get_store
 from outlast.worker.work import work
@@ -75,6 +82,8 @@ def run_supervised(order: Order) -> int:
             _say(order, "was ended since a step outlived its timeout; starting another")
         elif code == codes.STORE:
             return code  # it could not even let go of the run; nothing is wrong with the program
+        elif worker.overdue and code < 0:
+            _say(order, f"was ended since run {worker.overdue} was killed; starting another")
         elif worker.left_run():
             _say(order, f"{_manner(code)}; starting another")
         elif code < 0:
@@ -96,8 +105,7 @@ def _manner(code: int) -> str:
 
 
 def _say(order: Order, what: str) -> None:
-    sys.stderr.write(f"outlast: the worker of run {order.run_id} {what}\n")
-    sys.stderr.flush()
+    tell(f"the worker of run {order.run_id} {what}")
 
 
 class _Worker:
@@ -111,12 +119,14 @@ class _Worker:
         self._process = Found(0, 0)
         self._ended: list[Ended] = []
         self._heard = -1  # the number of the last command that was looked at
-        self._end_at = math.inf  # when its run was killed and its grace is over, by the boot clock
+        self._end_at = math.inf  # when the grace of a killed run in it is over, by the boot clock
         self._hurried_at = math.inf  # when it was told for the second time to leave
         self.asked: int | None = None
         """The signal by which this process was asked to stop, if it was."""
         self.killed = False
         """Its run was killed, and nothing of it runs any more."""
+        self.overdue = ""
+        """The run below its own that was killed and did not end in it, so that it was ended."""
 
     def left_run(self) -> bool:
         """Whether it ended without letting go of its run: it died."""
@@ -129,17 +139,7 @@ class _Worker:
 
     def run(self) -> int:
         """Start it, keep its leases, wait for its end. Negative: the signal that killed it."""
-        # Started from the main thread: the worker ends with the thread that started it. Ctrl-C
-        # stays blocked in it until it can handle it, or its imports would end with a traceback.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "outlast.worker", str(os.getpid())],
-                stdin=subprocess.PIPE,
-                process_group=0,
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        process = start_worker()
         self._process = Found(process.pid, start_ticks(process.pid) or 0)
         ended = threading.Event()
         keeper = threading.Thread(
@@ -147,10 +147,7 @@ class _Worker:
         )
         with self._forwarding(process), ending_stalled(self._store, lambda: [process]):
             try:
-                assert process.stdin is not None
-                with contextlib.suppress(BrokenPipeError):  # its exit code tells why it has ended
-                    process.stdin.write(msgspec.json.encode(self._order) + b"\n")
-                    process.stdin.close()
+                hand_over(process, self._order)
                 keeper.start()
                 code = process.wait()
                 ended.set()
@@ -178,43 +175,42 @@ class _Worker:
             with contextlib.suppress(StoreError):  # the worker meets the same trouble, and says so
                 if self._world.boot() >= beat:
                     beat = self._world.boot() + lease / BEATS_PER_LEASE
-                    self._renew(lease_from(self._world, lease))
+                    keep_leases(self._store, self._process, lease)
                 self._listen()
             if self._world.boot() >= min(self._end_at, self._hurried_at + HURRY):
                 self._end()
                 return
 
-    def _renew(self, until: Lease) -> None:
-        here = self._world.identity()
-        pid, started = self._process.pid, self._process.started
-        item = RenewForProcess(here.host, here.boot, here.namespace, pid, started, until)
-        self._store.write(item, durable=False)
-
     def _listen(self) -> None:
         """Look whether the run has been killed: the worker has the grace of that to end itself."""
         news = read_news(self._store, self._heard)
-        if news.version == self._heard:
+        if news.version == self._heard and self._end_at == math.inf:
             return
-        row = read_run(self._store, self._order.run_id)
-        if row is None or row.status != "killed":
-            self._end_at = math.inf
-        elif self._end_at == math.inf:
-            grace, killed_at = self._store.read("read_grace", run_id=row.run_id)[0]
-            assert isinstance(grace, int | float)
-            assert isinstance(killed_at, int | float)
-            left = min(grace, max(0.0, killed_at + grace - self._world.wall()))
-            self._end_at = self._world.boot() + left
+        own = self._order.run_id
+        killed = [run_id for run_id, _ in killed_in(self._store, self._process)]
+        row = read_run(self._store, own)
+        if row is not None and row.status == "killed":  # perhaps before the worker had it
+            killed.append(own)
+        lefts = {run_id: grace_left(self._store, run_id) for run_id in killed}
+        self._end_at = self._world.boot() + min(lefts.values(), default=math.inf)
+        self.overdue = min(lefts, key=lefts.__getitem__) if lefts and own not in lefts else ""
         self._heard = news.version
 
     def _end(self) -> None:
-        """End the worker, with all that it has started."""
-        row = None
+        """End the worker, with all that it has started. What else it has goes on in another one."""
+        if self.asked is None:
+            hand_back(self._store, self._process, "its worker had to be ended")
+        else:
+            why = signal.Signals(self.asked).name
+            hand_back(self._store, self._process, why, besides=self._order.run_id)
+        self._ended.append(self._end_all())
+
+    def _end_all(self) -> Ended:
+        worker, orphans = self._process, lambda: self._adopted.of(self._process)
+        uids = {*uids_in(self._store, worker)}
         with contextlib.suppress(StoreError):
             row = read_run(self._store, self._order.run_id)
-        self._ended.append(self._end_all(() if row is None else (row.uid,)))
-
-    def _end_all(self, uids: tuple[str, ...]) -> Ended:
-        worker, orphans = self._process, lambda: self._adopted.of(self._process)
+            uids.update(() if row is None else (row.uid,))
         return end_worker(worker, uids, orphans, world=self._world)
 
     # ---- once it has ended
@@ -228,26 +224,16 @@ class _Worker:
         row = read_run(self._store, self._order.run_id)
         if row is None:
             return
-        if row.status == "killed":
-            self._conclude_kill(row)
-            return
+        self.killed = row.status == "killed"
+        if self.killed or killed_in(self._store, self._process):
+            self._ended.append(self._end_all())
+            ended = [words for part in self._ended for words in part.ended]
+            alive = [words for part in self._ended for words in part.survivors]
+            note_ended(self._store, self._process, Ended((*dict.fromkeys(ended),), (*alive,)))
         if row.status not in FINAL:
             end_cut_short(self._store, row)
         if self.asked is not None and self._ended and self._owns(row) and row.status in ACTIVE:
             self._release(row)
-
-    def _conclude_kill(self, row: RunRow) -> None:
-        self._ended.append(self._end_all((row.uid,)))
-        self.killed = True
-        if self._owns(row):
-            assert row.owner is not None
-            ended = [words for part in self._ended for words in part.ended]
-            alive = [words for part in self._ended for words in part.survivors]
-            at, nonce = self._world.wall(), row.owner.nonce
-            note = NoteStopped(
-                row.run_id, nonce, at, "supervisor", (*dict.fromkeys(ended),), (*alive,)
-            )
-            self._store.write(note, durable=True)
 
     def _release(self, row: RunRow) -> None:
         """It was asked to leave, and had to be ended: it did not die of what it executed."""
@@ -278,9 +264,9 @@ class _Worker:
 
     @contextlib.contextmanager
     def _forwarding(self, process: "subprocess.Popen[bytes]") -> Iterator[None]:
-        """Ctrl-C and SIGTERM ask the worker to release its run: what is open may end within the
-        grace period. The second one does not wait for that: a worker that has not gone soon after
-        it is ended. The third one kills.
+        """Ctrl-C, SIGTERM and the end of the terminal ask the worker to release its run: what is
+        open may end within the grace period. The second one does not wait for that: a worker that
+        has not gone soon after it is ended. The third one kills.
 
         Popen signals only a process that it has not reaped yet, so never another one.
         """
@@ -303,14 +289,14 @@ class _Worker:
                 with contextlib.suppress(OSError):
                     os.write(2, said % grace)
             if times <= 2:
-                process.send_signal(number)
+                process.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
             else:
                 process.kill()
 
-        # Whoever starts us in the background may have Ctrl-C ignored; that stays so.
+        # Whoever starts us in the background may have Ctrl-C ignored, or SIGHUP; that stays so.
         before = {
             number: signal.signal(number, forward)
-            for number in (signal.SIGINT, signal.SIGTERM)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
             if signal.getsignal(number) is not signal.SIG_IGN
         }
         try:

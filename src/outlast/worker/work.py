@@ -3,7 +3,6 @@
 import inspect
 import json
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +37,7 @@ from outlast.worker import order as codes
 from outlast.worker.execution import Plan, new_run, run_plan
 from outlast.worker.loader import load_source, load_target
 from outlast.worker.order import Order
+from outlast.worker.saying import write_line
 from outlast.worker.stores import OpenStore, get_store, reaching
 
 _CODES: tuple[tuple[type[OutlastError], int], ...] = (
@@ -241,4 +241,4 @@ def say(text: str) -> None:
 
 def _write(line: str) -> None:
     visible = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
-    sys.stderr.write(f"{visible}\n")
+    write_line(visible)

@@ -73,6 +73,15 @@ def hangs(kind: str) -> None:
     act(kind)
 
 
+@outlast.workflow
+def above(kind: str) -> str:
+    try:
+        hangs(kind)
+    except outlast.ChildKilled:
+        return "went on without it"
+    return "never"
+
+
 @outlast.step
 async def act_async(kind: str) -> None:
     hang(kind)

@@ -33,6 +33,11 @@ SET status = :status, reason = :reason, detail = :detail, due_at = :due_at,
     sealed_seq = :seq, sealed_head = :head
 WHERE run_id = :run_id;
 
+-- A run is killed whose record is damaged. What shows the damage stays as it is: the seal and the owner.
+-- name: kill_damaged
+UPDATE runs SET status = 'killed', reason = NULL, detail = :detail, due_at = NULL, epoch = :epoch
+WHERE run_id = :run_id;
+
 -- name: set_owner
 UPDATE runs
 SET epoch = :epoch, owner = :owner, lease_wall = :lease_wall, lease_boot = :lease_boot
@@ -345,11 +350,12 @@ SELECT run_id, workflow, since FROM (
     ORDER BY due_at LIMIT :limit)
 ORDER BY since LIMIT :limit;
 
--- Runs that some process has, likewise, which may have died since.
+-- Runs that some process has, likewise, which may have died since; or only those that were handed
+-- back for it.
 -- name: list_owned
 SELECT run_id, workflow, status, due_at, owner, lease_wall, lease_boot
 FROM runs AS r INDEXED BY runs_with_owner
-WHERE owner IS NOT NULL AND status IN ('queued', 'running', 'waiting')
+WHERE owner IS NOT NULL AND (status = 'queued' OR status IN ('running', 'waiting') AND NOT :released)
   AND workflow IN (SELECT value FROM json_each(:workflows))
   AND NOT EXISTS (SELECT 1 FROM children AS c JOIN runs AS p ON p.run_id = c.parent
                   WHERE c.run_id = r.run_id
@@ -431,6 +437,11 @@ UPDATE waits SET ended = :how WHERE run_id = :run_id AND key = :key;
 
 -- name: delete_wait
 DELETE FROM waits WHERE run_id = :run_id AND key = :key;
+
+-- The question of a run that was answered last.
+-- name: last_answered
+SELECT name, key, answered FROM waits
+WHERE run_id = :run_id AND answered IS NOT NULL ORDER BY answered DESC LIMIT 1;
 
 -- Where a question stands, by its token.
 -- name: find_question

@@ -46,6 +46,9 @@ CREATE TABLE signals (
     PRIMARY KEY (run_id, seq)
 ) STRICT, WITHOUT ROWID;
 
+-- Those that no wait has got, in the order of sending.
+CREATE INDEX signals_untaken ON signals (run_id, name, seq) WHERE taken_by IS NULL;
+
 -- What runs wait for that comes from outside, as their journals leave it. Of a signal, a row from
 -- `wait.opened` to `wait.ended`; of a question it stays, so that late answers are told why they are.
 CREATE TABLE waits (
