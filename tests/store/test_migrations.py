@@ -85,7 +85,7 @@ STATEMENTS = [
 def test_every_statement_of_the_scripts_is_run_once() -> None:
     scripts = "".join(migrations.load_migrations())
     starts = [line.split()[0] for line in scripts.splitlines() if line.startswith(STARTS)]
-    assert len(STATEMENTS) == len(starts) == 44
+    assert len(STATEMENTS) == len(starts) == 45
     assert "".join(STATEMENTS).split() == scripts.split()
 
 

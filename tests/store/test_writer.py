@@ -463,7 +463,8 @@ def test_what_is_remembered_of_runs_that_were_let_go_of_is_forgotten(tmp_path: P
     url = url_of(tmp_path / "b.db")
     for number in range(20):
         outlast.run(flow, run_id=str(number), store=url)
-    assert get_store(url).store._database._memo == {}  # type: ignore[attr-defined]
+    memo = get_store(url).store._database._memo  # type: ignore[attr-defined]
+    assert set(memo) <= {"@control"}  # whether the store is stopped, which is about no run
 
 
 def test_an_error_reaches_the_task_that_wrote(store: Store) -> None:

@@ -39,13 +39,14 @@ from outlast.engine.run import Run
 from outlast.engine.scope import Scope
 from outlast.engine.sites import call_site, warn_at
 from outlast.engine.spec import WorkflowSpec, return_hint
+from outlast.engine.stop import Broken
 from outlast.engine.stopping import abandon, cancelled_again, check_next, hold
-from outlast.errors import ChildFailed, ChildKilled, StopRun, Unreadable, UsageError
+from outlast.errors import ChildFailed, ChildKilled, StopRun, StoreError, Unreadable, UsageError
 from outlast.events import ABSENT, ChildEnded, ChildStarted, ErrorRecord
 from outlast.journal import Along, Entry, to_run
 from outlast.leases import live_below
 from outlast.records import FINAL, Status
-from outlast.store.base import Tx
+from outlast.store.base import Row, Tx
 
 MAX_RUN_ID = 200
 """Characters that a run id may have."""
@@ -205,7 +206,7 @@ def _hear(run: Run, call: ChildCall, past: Past, news: ChildNews) -> Flow:
     match news:
         case ChildEnded():
             killed = news.status == "killed"
-            bill = guards.gone_with(run, past.child) if killed else guards.NO_BILL
+            bill = _gone_with(run, past.child) if killed else guards.NO_BILL
             yield from _close(run, call, past, news, bill)
         case _ if unwanted is not None and run.stop is None:
             error = codec.encode_error(ChildKilled(past.child, unwanted), "killed")
@@ -234,8 +235,7 @@ def wait_for_child(run: Run, key: str, child: str, due: float | None) -> Flow:
 def _may_go_on(run: Run, child: str) -> bool:
     """Whether a child that waits need not wait any more: what it waits for has come, or nobody
     wants it."""
-    rows = run.store.read("read_run", run_id=child)
-    row = to_run(rows[0])
+    row = to_run(_read(run, "read_run", child)[0])
     is_due = row.due_at is not None and row.due_at <= run.world.wall()
     return run.ended or row.status != "waiting" or is_due
 
@@ -307,8 +307,22 @@ class _KillAll(Struct, frozen=True):
             structs.replace(self.kill, run_id=child).apply(tx)
 
 
+def _gone_with(run: Run, child: str) -> guards.Bill:
+    if run.purse.account is None or not run.purse.account.open:
+        return guards.NO_BILL
+    return guards.gone_with(run, {str(row[0]) for row in _read(run, "run_and_below", child)})
+
+
+def _read(run: Run, query: str, run_id: str) -> list[Row]:
+    try:
+        return run.store.read(query, run_id=run_id)
+    except StoreError as problem:
+        run.request_stop(Broken(problem))
+        raise StopRun(run.stop) from None
+
+
 def _end(run: Run, child: str, why: str) -> guards.Bill:
-    bill = guards.gone_with(run, child)
+    bill = _gone_with(run, child)
     kill = Kill(child, run.world.wall(), run.world, by=BY, why=why, grace=run.settings.grace)
     return guards.Bill(bill.events, (_Kill(kill), *bill.along))
 

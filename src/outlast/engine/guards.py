@@ -3,7 +3,7 @@
 Both are asked in the transaction that opens the attempt and told in the one that ends it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -292,16 +292,20 @@ def died(run: Run, key: str, number: int) -> Bill:
     return Bill(() if charged is None else (charged,), (change,))
 
 
-def gone_with(run: Run, child: str) -> Bill:
+def gone_with(run: Run, gone: Collection[str]) -> Bill:
     """What is written with the end of a child that was killed about attempts of it, and of its own
-    children, that have something set aside. Their journals have come to their end."""
+    children, that have something set aside. Their journals have come to their end.
+
+    Args:
+        gone: the ids of them all.
+    """
     account = run.purse.account
     if account is None:
         return NO_BILL
     events: list[Event] = []
     along: list[Along] = []
     for ticket in map(Ticket.parse, account.open):
-        if ticket.run_id == child or ticket.run_id.startswith(f"{child}/"):
+        if ticket.run_id in gone:
             change = run.purse.changes(SettleDied(run.account_id, ticket, "its run was killed"))
             charged = charged_event(account, NOTHING, change, ticket)
             events += [] if charged is None else [charged]

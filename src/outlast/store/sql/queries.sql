@@ -282,6 +282,13 @@ WHERE status = 'killed' AND owner IS NOT NULL
 -- name: insert_child
 INSERT INTO children (run_id, parent, key, root) VALUES (:run_id, :parent, :key, :root);
 
+-- A run and all below it.
+-- name: run_and_below
+WITH RECURSIVE below (run_id) AS (
+    VALUES (:run_id)
+    UNION SELECT c.run_id FROM children AS c JOIN below AS b ON c.parent = b.run_id)
+SELECT run_id FROM below;
+
 -- The children of a run, oldest first.
 -- name: children_of
 SELECT c.run_id, r.status FROM children AS c JOIN runs AS r ON r.run_id = c.run_id
