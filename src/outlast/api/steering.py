@@ -23,6 +23,7 @@ from outlast.emergency import read_stop
 from outlast.errors import StoreError, UsageError
 from outlast.processes import Ended, end_tagged
 from outlast.records import Identity, Killed, RunRow, RunView, Status, StopView
+from outlast.store.locks import write_lock_holder
 from outlast.store.writer import Store
 from outlast.views import kill_view, read_run, run_owner, run_view, workflows
 from outlast.worker.ending import end_owner
@@ -75,7 +76,7 @@ class Steering:
             grace: seconds that what executes it gets to end by itself.
             tree: the whole family: also the run that has started this one, and all below that.
             hard, wait: whether and how long to wait until nothing of it is executed any more, see
-                `await_stop`.
+                `await_stop`. With `hard`, also see `end_blocker`.
             by: who, for the record.
 
         Returns:
@@ -90,10 +91,33 @@ class Steering:
         """
         kill, run_id = self._kills(reason, grace, by), self._id(run_id)
         root = self._row(run_id).root if tree else None
-        answer = self._answer(self._store.write(kill(root or run_id), durable=True))
+        try:
+            ending = self._store.write(kill(root or run_id), durable=True)
+        except StoreError as problem:
+            if not hard or problem.problem != "busy" or not self.end_blocker(run_id):
+                raise
+            ending = self._store.write(kill(root or run_id), durable=True)
+        answer = self._answer(ending)
         if all(one.run_id != run_id for one in answer.all):  # the one at the top had ended
             answer = self._answer(self._store.write(kill(run_id), durable=True))
         return self.await_stop([answer], wait, hard=hard)[0]
+
+    def end_blocker(self, run_id: str) -> bool:
+        """End the process that executes a run if it is the one that keeps everybody from writing to
+        the store: code that holds the interpreter may have caught it in a transaction. Only one of
+        this machine whose identity is still the recorded one (Linux).
+
+        Returns:
+            Whether that was so, and it has ended.
+
+        Raises:
+            UnknownRun: no run matches, or several do.
+        """
+        owner = self._row(run_id).owner
+        if owner is None or write_lock_holder(self._store.path) != owner.pid:
+            return False
+        ended = end_owner(owner, 0.0)
+        return bool(ended.ended) and not ended.survivors
 
     def kill_all(
         self,

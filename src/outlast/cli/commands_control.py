@@ -1,6 +1,8 @@
 """The commands that stop runs from outside: kill, pause, stop-all, allow."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -82,7 +84,7 @@ def kill(
     code, caller = COMPLETED, caller_of(ctx)
     with client_of(ctx) as client:
         if runs:
-            code, killed = _kill_each(client, runs, reason, grace, tree, caller)
+            code, killed = _kill_each(client, runs, reason, grace, tree, hard, caller)
         else:
             killed = client.kill_all(workflow=workflow, reason=reason, grace=grace, by=operator())
         killed = _confirm(client, killed, grace, hard)
@@ -109,19 +111,36 @@ def _undo(client: Client, killed: Killed, caller: Caller, as_json: bool) -> int:
 
 
 def _kill_each(
-    client: Client, runs: list[str], reason: str, grace: float, tree: bool, caller: Caller
+    client: Client,
+    runs: list[str],
+    reason: str,
+    grace: float,
+    tree: bool,
+    hard: bool,
+    caller: Caller,
 ) -> tuple[int, list[Killed]]:
     """Kill runs one by one: what is wrong with one does not save the others."""
     killed, code = [], COMPLETED
     for run in runs:
+        kill = partial(client.kill, run, reason=reason, grace=grace, tree=tree, by=operator())
         try:
-            killed.append(client.kill(run, reason=reason, grace=grace, tree=tree, by=operator()))
+            killed.append(_past_its_own_process(client, run, kill) if hard else kill())
         except (UnknownRun, StoreError) as problem:
             if len(runs) == 1:
                 raise
             code = max(code, USAGE if isinstance(problem, UnknownRun) else exit_code(problem))
             _complain(problem, caller)
     return code, killed
+
+
+def _past_its_own_process(client: Client, run: str, kill: Callable[[], Killed]) -> Killed:
+    """A kill that ends the process of the run first, should that keep it from the store."""
+    try:
+        return kill()
+    except StoreError as problem:
+        if problem.problem != "busy" or not client.end_blocker(run):
+            raise
+        return kill()
 
 
 def _complain(problem: OutlastError, caller: Caller) -> None:

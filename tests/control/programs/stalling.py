@@ -1,7 +1,8 @@
 """A worker that stands still in the middle of a transaction, where nobody else can write.
 
 As the main program it is the supervisor of that worker, which notices it after half a second. The
-options (JSON) are an order; its run gets the path of the store's file.
+options (JSON) are an order; its run gets the path of the store's file. With the word `own` behind
+them, it executes the run itself.
 """
 
 import os
@@ -37,4 +38,8 @@ def work(path: str) -> str:
 
 if __name__ == "__main__":
     stalling.STALLED, stalling.PACE = 0.5, 0.1
-    sys.exit(run_supervised(msgspec.json.decode(sys.argv[1], type=Order)))
+    order = msgspec.json.decode(sys.argv[1], type=Order)
+    if sys.argv[2:] == ["own"]:
+        path = msgspec.json.decode(order.arguments or "")[0]
+        outlast.run(work, path, run_id=order.run_id, store=order.store)
+    sys.exit(run_supervised(order))
