@@ -1,6 +1,6 @@
 """Everything that reads a run for people and tools. Nothing here writes."""
 
-from outlast.views.claimable import abandoned, ready, was_taken_after_a_death
+from outlast.views.claimable import abandoned, may_end_its_process, ready
 from outlast.views.mail import open_questions
 from outlast.views.reading import decode_stored, read_events, read_run
 from outlast.views.runs import (
@@ -22,6 +22,7 @@ __all__ = [
     "kill_view",
     "list_runs",
     "live_runs",
+    "may_end_its_process",
     "open_questions",
     "read_events",
     "read_run",
@@ -31,6 +32,5 @@ __all__ = [
     "steps_of",
     "unfinished",
     "upcoming",
-    "was_taken_after_a_death",
     "workflows",
 ]

@@ -67,12 +67,15 @@ def abandoned(
     return found
 
 
-def was_taken_after_a_death(store: Store, run_id: str) -> bool:
-    """Whether the latest owner of a run had taken it up since the one before had died with it."""
-    for row in store.read("read_last_of_kind", run_id=run_id, kind="run.claimed"):
+def may_end_its_process(store: Store, run_id: str) -> bool:
+    """Whether the latest owner of a run had taken it up since the one before had died with it, and
+    the run has not come any further since."""
+    for raw in store.read("read_last_of_kind", run_id=run_id, kind="run.claimed"):
+        row = to_event(raw)
         with contextlib.suppress(msgspec.DecodeError):  # it was altered; whoever claims it says so
-            claim = decode("run.claimed", to_event(row).data)
-            return isinstance(claim, RunClaimed) and claim.crash
+            claim = decode(row.kind, row.data)
+            died = isinstance(claim, RunClaimed) and claim.crash
+            return died and not store.read("find_progress", run_id=run_id, seq=row.seq)
     return False
 
 

@@ -35,7 +35,7 @@ from outlast.errors import (
 )
 from outlast.leases import LetGo
 from outlast.records import StopView
-from outlast.views import abandoned, ready, was_taken_after_a_death
+from outlast.views import abandoned, may_end_its_process, ready
 from outlast.worker.execution import Caller, Plan, execute_plan, run_plain
 from outlast.worker.stores import OpenStore, in_place_of
 
@@ -54,8 +54,8 @@ RESTS = (1.0, 60.0)
 
 SUSPICION = 60.0
 """Of the runs that have died with their process twice in a row one may be what ends it, and the
-others only share its fate. For so many seconds none is executed beside another one, so that those
-come through before they count as crash loops too."""
+others only share its fate. Until one of them has come further, or for so many seconds, none of the
+others is executed beside it, so that they come through before they count as crash loops too."""
 
 MARGIN = 0.5
 """Seconds beyond the grace periods that runs get to write how they ended."""
@@ -219,27 +219,23 @@ class Pool:
         if everywhere:
             self._next_search = now + SEARCH
         claims = self._opened.heart.claims
-        found = abandoned(self._store, self._specs, claims, released=not everywhere)
-        died = {run_id for run_id, _ in found}
-        if len(found) < free:
-            found += ready(self._store, self._specs, free, without)
-        self._said = None
-        for run_id, workflow in found:
-            if (
-                free
-                and run_id not in without
-                and (run_id not in died or self._is_safe(run_id, now))
-            ):
-                free -= 1
-                without.add(run_id)
+        died = abandoned(self._store, self._specs, claims, released=not everywhere)
+        for run_id, workflow in died:
+            if free and run_id not in without and self._is_safe(run_id, now):
                 self._begin(run_id, self._specs[workflow])
+                without.add(run_id)
+                free -= 1
+        for run_id, workflow in ready(self._store, self._specs, free, without):
+            self._begin(run_id, self._specs[workflow])
+        self._said = None
 
     def _is_safe(self, run_id: str, now: float) -> bool:
         """Whether a run whose process has died can be taken up beside the others, see SUSPICION."""
-        if not was_taken_after_a_death(self._store, run_id):
+        if not may_end_its_process(self._store, run_id):
             return True
         suspect, until = self._suspect
-        if suspect in self._works and now < until:
+        here = suspect in self._works and now < until
+        if here and may_end_its_process(self._store, suspect):
             return False
         self._suspect = run_id, now + SUSPICION
         return True

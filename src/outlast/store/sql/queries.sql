@@ -486,3 +486,11 @@ DELETE FROM waits WHERE run_id = :run_id;
 
 -- name: forget_signals
 DELETE FROM signals WHERE run_id = :run_id;
+
+-- A row if a run has come further since an event: what resets its count of crashes (engine/history.py).
+-- name: find_progress
+SELECT 1 FROM events
+WHERE run_id = :run_id AND seq > :seq
+  AND kind IN ('step.completed', 'step.failed', 'step.refused', 'timer.fired', 'value.recorded',
+               'turn.saved', 'wait.ended', 'child.ended', 'run.resumed')
+LIMIT 1;
