@@ -39,14 +39,13 @@ from outlast.engine.run import Run
 from outlast.engine.scope import Scope
 from outlast.engine.sites import call_site, warn_at
 from outlast.engine.spec import WorkflowSpec, return_hint
-from outlast.engine.stop import Broken
 from outlast.engine.stopping import abandon, cancelled_again, check_next, hold
-from outlast.errors import ChildFailed, ChildKilled, StopRun, StoreError, Unreadable, UsageError
+from outlast.errors import ChildFailed, ChildKilled, StopRun, Unreadable, UsageError
 from outlast.events import ABSENT, ChildEnded, ChildStarted, ErrorRecord
 from outlast.journal import Along, Entry, to_run
 from outlast.leases import live_below
 from outlast.records import FINAL, Status
-from outlast.store.base import Row, Tx
+from outlast.store.base import Tx
 
 MAX_RUN_ID = 200
 """Characters that a run id may have."""
@@ -235,7 +234,7 @@ def wait_for_child(run: Run, key: str, child: str, due: float | None) -> Flow:
 def _may_go_on(run: Run, child: str) -> bool:
     """Whether a child that waits need not wait any more: what it waits for has come, or nobody
     wants it."""
-    row = to_run(_read(run, "read_run", child)[0])
+    row = to_run(run.read("read_run", run_id=child)[0])
     is_due = row.due_at is not None and row.due_at <= run.world.wall()
     return run.ended or row.status != "waiting" or is_due
 
@@ -310,15 +309,7 @@ class _KillAll(Struct, frozen=True):
 def _gone_with(run: Run, child: str) -> guards.Bill:
     if run.purse.account is None or not run.purse.account.open:
         return guards.NO_BILL
-    return guards.gone_with(run, {str(row[0]) for row in _read(run, "run_and_below", child)})
-
-
-def _read(run: Run, query: str, run_id: str) -> list[Row]:
-    try:
-        return run.store.read(query, run_id=run_id)
-    except StoreError as problem:
-        run.request_stop(Broken(problem))
-        raise StopRun(run.stop) from None
+    return guards.gone_with(run, {str(row[0]) for row in run.read("run_and_below", run_id=child)})
 
 
 def _end(run: Run, child: str, why: str) -> guards.Bill:

@@ -18,13 +18,14 @@ from outlast.engine.ports import Dry, OverdueBody
 from outlast.engine.purse import Purse
 from outlast.engine.repeats import Repeats
 from outlast.engine.spec import Settings, StepSpec, WorkflowSpec
-from outlast.engine.stop import Hold, Moved, Release, Stop, Unwritable
+from outlast.engine.stop import Broken, Hold, Moved, Release, Stop, Unwritable
 from outlast.engine.watchers import Watch
-from outlast.errors import StopRun
+from outlast.errors import StopRun, StoreError
 from outlast.journal import Along, Becomes, Entry, OwnerWrite, idempotency_key
 from outlast.leases import lease_from
 from outlast.policy.gate import Gate, allow_all
 from outlast.records import Effect, RunRow
+from outlast.store.base import Row, SqlValue
 from outlast.store.writer import Store
 
 if TYPE_CHECKING:
@@ -192,6 +193,18 @@ class Run:
         """The stored form of a value of this run, see `codec.encode`."""
         limit = self.settings.max_value_bytes
         return codec.encode(value, where=where, hints=(hint,), limit=limit)
+
+    def read(self, query: str, **params: SqlValue) -> list[Row]:
+        """Rows that a named query finds in the run's store.
+
+        Raises:
+            StopRun: the store is in trouble, and so the run stops.
+        """
+        try:
+            return self.store.read(query, **params)
+        except StoreError as problem:
+            self.request_stop(Broken(problem))
+            raise StopRun(self.stop) from None
 
     def check(self) -> None:
         """Raise if the run must stop. Every call of a step begins with this."""

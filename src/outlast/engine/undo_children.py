@@ -105,7 +105,7 @@ def left_of_child(run: Run, deed: Deed) -> list[str]:
 
 
 def _undone(run: Run, child: str) -> events.RunUndone | None:
-    rows = run.store.read("read_last_of_kind", run_id=child, kind=events.RunUndone.kind)
+    rows = run.read("read_last_of_kind", run_id=child, kind=events.RunUndone.kind)
     for stored in map(to_event, rows):
         return cast(events.RunUndone, events.decode(stored.kind, stored.data))
     return None
@@ -115,7 +115,7 @@ def _found(run: Run, deed: Deed) -> Generator[Request, Reply, WorkflowSpec | Non
     """The child's workflow, in the code at hand. None if only the process that called it could find
     it, or nothing is left of the child."""
     child = deed.past.child
-    rows = run.store.read("read_run", run_id=child)
+    rows = run.read("read_run", run_id=child)
     if not rows:
         return None
     row = to_run(rows[0])
