@@ -67,7 +67,7 @@ def test_a_hard_kill_ends_a_program_that_keeps_the_kill_itself_from_the_store(
     tmp_path: Path, program: "subprocess.Popen[bytes]", way: str
 ) -> None:
     client = outlast.Client(f"sqlite:///{tmp_path}/store.db?busy_timeout=0.2")
-    with pytest.raises(outlast.StoreError, match="busy"):
+    with pytest.raises(outlast.StoreError, match="kept it locked"):
         client.kill("r")
     if way == "client":
         assert client.kill("r", hard=True).stopped

@@ -1,7 +1,7 @@
 """Starts the demo's processes and ends every one of them, whatever happens."""
 
 import os
-import select
+import selectors
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -87,7 +87,9 @@ class Children:
         """
         process = self.start(module, "--with-parent", *arguments)
         assert process.stdout is not None
-        readable, _, _ = select.select([process.stdout], [], [], START)
+        with selectors.DefaultSelector() as ready:  # which takes files of any number
+            ready.register(process.stdout, selectors.EVENT_READ)
+            readable = ready.select(START)
         word, *ports = (process.stdout.readline() if readable else "").split() or [""]
         if word != "READY":
             raise DemoFailed(f"the {module} did not start; see {self.log(module)}")
