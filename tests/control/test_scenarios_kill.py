@@ -40,7 +40,7 @@ def row(url: str) -> RunRow:
 # ---- an agent that hangs is stopped from outside
 
 
-@pytest.mark.parametrize("colour", ["async", "sync"])
+@pytest.mark.parametrize("colour", [pytest.param("async", marks=pytest.mark.soak), "sync"])
 @pytest.mark.parametrize("kind", ["wait", "sleep", "regex", "thread", "stubborn", "busy"])
 def test_a_run_that_hangs_is_ended_from_another_process_and_stays_killed(
     tmp_path: Path, kind: str, colour: str

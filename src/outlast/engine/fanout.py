@@ -194,7 +194,8 @@ class Fan:
     @property
     def over(self) -> bool:
         """Nothing of it goes on any more."""
-        return not self._active and (not self._waiting or self._ends_early)
+        with self._lock:  # between two looks, an item would go from those that wait to those active
+            return not self._active and (not self._waiting or self._ends_early)
 
     @property
     def _ends_early(self) -> bool:
