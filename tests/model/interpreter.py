@@ -128,7 +128,11 @@ async def _dash(parts: tuple[Program, ...]) -> object:
     left = set(tasks)
     while left:
         done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-        await echo(str(sorted(tasks.index(task) for task in done)))
+        winners = sorted(tasks.index(task) for task in done)
+        # A step for each of them: how many end at once is a matter of time, and the keys of the
+        # steps behind, which a run's result holds, must not be.
+        for winner in winners:
+            await echo(f"{winner} of {winners}")
     return [task.result() for task in tasks]
 
 
