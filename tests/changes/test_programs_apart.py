@@ -105,11 +105,12 @@ def test_a_test_process_is_left_as_it_was(
     checkouts: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(checkouts.folder)
-    own = ModuleType("desk")
-    monkeypatch.setitem(sys.modules, "desk", own)
+    own = {name: ModuleType(name) for name in ("desk", "tools", "tools.saw")}
+    for name, module in own.items():
+        monkeypatch.setitem(sys.modules, name, module)
     path = sys.path.copy()
     for run_id in ("a-1", "b-1", "b-package", "a-1"):
         assert replay(run_id, store=checkouts.url).calls == 2
-        assert sys.modules["desk"] is own
-        assert not sys.modules.keys() & {"tools", "parts", "parts.extra", "parts.flow"}
+        assert {name: sys.modules[name] for name in own} == own
+        assert not sys.modules.keys() & {"parts", "parts.extra", "parts.flow"}
         assert sys.path == path

@@ -10,6 +10,8 @@ import pytest
 
 import outlast
 from outlast import Settings, Terminal
+from outlast.engine import fanout
+from outlast.events import MapEnded, MapProgressed
 from outlast.testing import replay
 from tests.effects.colours import COLOURS, Colour
 from tests.effects.stage import Stage, wait_for
@@ -385,6 +387,31 @@ def test_a_replay_of_an_interrupted_fan_out_fits(stage: Stage, colour: Colour) -
     other = mapping(colour, body, range(1, 4), limit=1)
     with pytest.raises(outlast.testing.Misfit):
         replay("run", other, store=stage.url)
+
+
+def test_a_fan_out_that_stops_while_its_progress_is_written_is_not_recorded_as_ended(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def body(item: int) -> int:
+        if item == 1:
+            stage.client().pause("run")
+        return item
+
+    def progress(done: int, failed: int) -> MapProgressed:
+        wait_for(lambda: not _items_under_way(), "the next item to be refused")
+        return MapProgressed(done, failed)
+
+    flow = mapping("sync", body, range(3), limit=1)
+    monkeypatch.setattr(fanout, "MapProgressed", progress)
+    with pytest.raises(outlast.RunHeld):
+        start(stage, flow)
+    monkeypatch.undo()
+    assert MapEnded.kind not in stage.kinds()
+    assert stage.resume(flow) == [0, 1, 2]
+
+
+def _items_under_way() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("outlast map#0")]
 
 
 def test_an_item_that_waits_does_not_stop_those_that_work(stage: Stage) -> None:

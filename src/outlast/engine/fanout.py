@@ -152,7 +152,7 @@ def _to_its_end(fan: "Fan", call: MapCall, past: Past) -> Flow:
             past.done = fan.done
             progress = MapProgressed(fan.done, fan.failed)
             yield Write((Entry(progress, call.key),), "record", durable=False)
-    return None
+    fan.check()  # it may have stopped while its progress was written
 
 
 class Fan:
@@ -247,7 +247,7 @@ class Fan:
             return True  # the run unwinds, and with it what is left here
         return self.over or (self.done >= until and not self._closed)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """For one who leaves it: not as if it had come to its end.
 
         Raises:
@@ -269,7 +269,7 @@ class Fan:
             elif not self._is_at(until):
                 self._changed = asyncio.get_running_loop().create_future()
                 await self._changed
-        self._check()
+        self.check()
 
     def _begin_task(self, index: int, scope: Scope) -> None:
         name = f"outlast {self._call.key} {self._call.keys[index]}"
@@ -359,7 +359,7 @@ class Fan:
                 if run.stop is not None and not (self._active and run.patience()):
                     run.check()
                 run.world.pause(run.settings.max_sleep, wake)
-        self._check()
+        self.check()
 
     def _fill(self) -> None:
         while (begins := self._next()) is not None:

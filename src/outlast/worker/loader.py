@@ -36,7 +36,7 @@ class _Program:
     Attributes:
         path: its `sys.path`.
         before: names of the top-level modules that were there first.
-        hidden: those of them in whose place there is one of the program.
+        hidden: modules of the process in whose place there is one of the program.
         aside: its modules, while another program is used.
     """
 
@@ -61,8 +61,29 @@ class _Program:
         }
         return {name: m for name, m in known.items() if name.partition(".")[0] in own}
 
+    def hide(self) -> None:
+        """Put aside what the process has loaded from elsewhere under the name of one of ours."""
+        files = {e.stem if e.suffix == ".py" else e.name for e in _entries(self.folder)}
+        taken = {name for name in files & sys.modules.keys() if self._takes(name)}
+        for name in [name for name in sys.modules if name.partition(".")[0] in taken]:
+            self.hidden[name] = sys.modules.pop(name)
+
+    def _takes(self, name: str) -> bool:
+        """Not the place of Python's own modules, nor of installed ones: others need them."""
+        home = _home(sys.modules[name])
+        common = sys.stdlib_module_names | {"__main__", __name__.partition(".")[0]}
+        installed = home is not None and home.name in INSTALLED
+        return name not in common and not installed and home != self.folder
+
 
 INSTALLED = ("site-packages", "dist-packages")
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:  # not there any more, or not to be listed: whoever imports from it will say so
+        return []
 
 
 def _home(module: ModuleType) -> Path | None:
@@ -113,6 +134,7 @@ def _enter(program: _Program | None) -> None:
     if program is not None:
         _outside[:] = sys.path
         sys.path[:] = program.path
+        program.hide()
         sys.modules.update(program.aside)
     _current = program
 
