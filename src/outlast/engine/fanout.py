@@ -153,6 +153,7 @@ def _to_its_end(fan: "Fan", call: MapCall, past: Past) -> Flow:
             progress = MapProgressed(fan.done, fan.failed)
             yield Write((Entry(progress, call.key),), "record", durable=False)
     fan.check()  # it may have stopped while its progress was written
+    return None
 
 
 class Fan:
