@@ -63,7 +63,9 @@ class _Program:
 
     def hide(self) -> None:
         """Put aside what the process has loaded from elsewhere under the name of one of ours."""
-        files = {e.stem if e.suffix == ".py" else e.name for e in _entries(self.folder)}
+        # A folder without `__init__.py` gives way to any module of its name, for Python too.
+        files = {e.stem for e in _entries(self.folder) if e.suffix == ".py"}
+        files |= {e.name for e in _entries(self.folder) if (e / "__init__.py").is_file()}
         taken = {name for name in files & sys.modules.keys() if self._takes(name)}
         for name in [name for name in sys.modules if name.partition(".")[0] in taken]:
             self.hidden[name] = sys.modules.pop(name)
